@@ -1,29 +1,27 @@
-import type { ContenderName } from './contenders.ts'
 import type { Cost } from './measure.ts'
 import { deploymentNames, type RaceResult } from './race.ts'
-import type { Targets } from './targets.ts'
 import type { Workload } from './workloads.ts'
 
 export interface RaceRow {
   readonly workload: Workload
   readonly artifactBytes: number
-  readonly targets: Targets
   readonly result: RaceResult
 }
 
+const PEERS = ['least', 'shell', 'python'] as const
 const HEAD = [
   'Workload',
   'Deployment',
   'Ours',
+  'Least',
   'Shell',
   'Python',
-  'Least',
+  'Ours / least',
   'Ours / shell',
-  'Ours / Python',
   'Our peak memory',
 ]
 
-/** A Markdown table of the races: medians, their ratios, and `ok` or `MISSED` for each target. */
+/** A Markdown table of the races: medians and their ratios. */
 export function resultsTable(rows: readonly RaceRow[]): string {
   return markdownTable(HEAD, rows.flatMap(raceCells))
 }
@@ -36,7 +34,7 @@ export function seconds(ms: number): string {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`
 }
 
-function raceCells({ workload, artifactBytes, targets, result }: RaceRow): string[][] {
+function raceCells({ workload, artifactBytes, result }: RaceRow): string[][] {
   const { name, files, bytes } = workload
   const what = `${name}: ${count(files)}, ${megabytes(bytes)}, ${megabytes(artifactBytes)} packed`
   return deploymentNames().map(deployment => {
@@ -44,12 +42,12 @@ function raceCells({ workload, artifactBytes, targets, result }: RaceRow): strin
     return [
       what,
       deployment,
-      ...(['ours', 'shell', 'python'] as const).map(contender => timeCell(costs[contender])),
-      // Only the ZIP races have this contender.
-      costs.least === undefined ? '' : seconds(costs.least.ms),
-      ratioCell(costs, 'shell', targets),
-      ratioCell(costs, 'python', targets),
-      memoryCell(costs.ours, targets),
+      timeCell(costs.ours),
+      // Only the ZIP races have the contender `least`.
+      ...PEERS.map(peer => (peer === 'least' && costs.least === undefined ? '' : timeCell(costs[peer]))),
+      ratioCell(costs.ours, costs.least),
+      ratioCell(costs.ours, costs.shell),
+      costs.ours?.peakMb === undefined ? 'not measured' : `${costs.ours.peakMb.toFixed(0)} MB`,
     ]
   })
 }
@@ -66,28 +64,6 @@ function timeCell(cost: Cost | undefined): string {
   return cost === undefined ? 'skipped' : seconds(cost.ms)
 }
 
-function ratioCell(costs: Partial<Record<ContenderName, Cost>>, peer: 'shell' | 'python', targets: Targets): string {
-  const [ours, theirs] = [costs.ours, costs[peer]]
-  return ours === undefined || theirs === undefined
-    ? ''
-    : judged({ value: ours.ms / theirs.ms, target: targets[peer], digits: 2, unit: '' })
-}
-
-function memoryCell(cost: Cost | undefined, { peakMb }: Targets): string {
-  return cost?.peakMb === undefined
-    ? 'not measured'
-    : judged({ value: cost.peakMb, target: peakMb, digits: 0, unit: ' MB' })
-}
-
-interface Figure {
-  readonly value: number
-  readonly target: number | undefined
-  readonly digits: number
-  readonly unit: string
-}
-
-function judged({ value, target, digits, unit }: Figure): string {
-  const found = `${value.toFixed(digits)}${unit}`
-  if (target === undefined) return found
-  return `${found} (≤ ${target.toFixed(digits)}: ${value <= target ? 'ok' : 'MISSED'})`
+function ratioCell(ours: Cost | undefined, theirs: Cost | undefined): string {
+  return ours === undefined || theirs === undefined ? '' : (ours.ms / theirs.ms).toFixed(2)
 }

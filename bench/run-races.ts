@@ -3,7 +3,6 @@ import { type Contender, listContenders } from './contenders.ts'
 import { race } from './race.ts'
 import { withReleases } from './releases.ts'
 import type { RaceRow } from './results-table.ts'
-import { targetsOf } from './targets.ts'
 import type { RacedWorkload } from './workloads.ts'
 
 /** The checkout to measure, the artifacts, and the folder to deploy into. */
@@ -44,7 +43,6 @@ function runRace(
     return {
       workload,
       artifactBytes: artifact.size,
-      targets: targetsOf(name, artifact),
       result: await race(releases, { contenders, rounds, folder }),
     }
   })

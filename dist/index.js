@@ -14020,12 +14020,12 @@ function handleCodecTxResult(left, value, nextSchema, ctx) {
 const $ZodPreprocess = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("$ZodPreprocess", (inst, def) => {
     $ZodPipe.init(inst, def);
 })));
-const $ZodReadonly = /*@__PURE__*/ $constructor("$ZodReadonly", (inst, def) => {
+const $ZodReadonly = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("$ZodReadonly", (inst, def) => {
     $ZodType.init(inst, def);
-    defineLazyInternal(inst, "propValues", (zod) => zod.def.innerType._zod.propValues);
-    defineLazyInternal(inst, "values", (zod) => zod.def.innerType._zod.values);
-    defineLazyInternal(inst, "optin", (zod) => zod.def.innerType?._zod?.optin);
-    defineLazyInternal(inst, "optout", (zod) => zod.def.innerType?._zod?.optout);
+    util.defineLazyInternal(inst, "propValues", (zod) => zod.def.innerType._zod.propValues);
+    util.defineLazyInternal(inst, "values", (zod) => zod.def.innerType._zod.values);
+    util.defineLazyInternal(inst, "optin", (zod) => zod.def.innerType?._zod?.optin);
+    util.defineLazyInternal(inst, "optout", (zod) => zod.def.innerType?._zod?.optout);
     inst._zod.parse = (payload, ctx) => {
         if (ctx.direction === "backward") {
             return def.innerType._zod.run(payload, ctx);
@@ -14036,7 +14036,7 @@ const $ZodReadonly = /*@__PURE__*/ $constructor("$ZodReadonly", (inst, def) => {
         }
         return handleReadonlyResult(result);
     };
-});
+})));
 function handleReadonlyResult(payload) {
     // A repeat visit hands back a node that is still being built; freezing it here would make the rest of its keys fail to assign.
     if (!payload.memo)
@@ -16751,10 +16751,10 @@ function invertCodec(codec) {
         reverseTransform: def.transform,
     });
 }
-const ZodMiniReadonly = /*@__PURE__*/ $constructor("ZodMiniReadonly", (inst, def) => {
-    $ZodReadonly.init(inst, def);
+const ZodMiniReadonly = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("ZodMiniReadonly", (inst, def) => {
+    core.$ZodReadonly.init(inst, def);
     ZodMiniType.init(inst, def);
-});
+})));
 // @__NO_SIDE_EFFECTS__
 function readonly(innerType) {
     return new ZodMiniReadonly({
@@ -17133,14 +17133,6 @@ function settingsPath(layout, place) {
 }
 function snapshotsPath(layout, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
-}
-/** Where a deployment keeps its journal until it has locked the host. */
-function begunPath({ own }, deploymentId) {
-    return (0,external_node_path_namespaceObject.join)(own, `begun-${deploymentId}.jsonl`);
-}
-/** Returns the id of the deployment whose `begunPath` ends in this name; undefined for any other name. */
-function begunDeployment(name) {
-    return /^begun-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$/.exec(name)?.[1];
 }
 function stagingPath(layout, deploymentId) {
     return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
@@ -17569,29 +17561,6 @@ function tryLstatSync(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/locks/container-note.js
-
-
-const NOTE = 'Runs in containers use this host, so every run locks its journal while it fetches.\n';
-/**
- * Notes in the kernel lock's file, which is never removed, that processes in containers use this host. Such processes
- * cannot see which processes of the machine have ended, so from now on, every run on this host locks its journal. If
- * the note cannot be written, the next run in a container writes it.
- */
-function noteContainers(kernelLock) {
-    if (areContainersNoted(kernelLock))
-        return;
-    try {
-        (0,external_node_fs_namespaceObject.writeFileSync)(kernelLock, NOTE, { flag: 'r+' });
-    }
-    catch {
-        // The next run in a container writes the note.
-    }
-}
-function areContainersNoted(kernelLock) {
-    return (lstatIfPresentSync(kernelLock)?.size ?? 0) > 0;
-}
-
 ;// CONCATENATED MODULE: external "node:child_process"
 const external_node_child_process_namespaceObject = require("node:child_process");
 ;// CONCATENATED MODULE: external "node:timers"
@@ -17852,10 +17821,6 @@ async function readFreeKernelLock(request) {
         if (fd !== undefined)
             (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
-}
-/** Locks an open file for as long as this process has it open; returns false if that is not possible. Never throws. */
-async function lockOpenFile(fd) {
-    return (await flock(fd, { timeoutMs: ANSWER_TIMEOUT_MS.most }).catch(() => 'unavailable')) === 'held';
 }
 function lockOf(fd) {
     let isOpen = true;
@@ -18292,24 +18257,6 @@ function unlinkIfPresentSync(path) {
 ;// CONCATENATED MODULE: ./build/install/host/locks/process-identity.js
 
 
-
-/** The number that the kernel always gives to the first pid namespace (PROC_PID_INIT_INO). */
-const INITIAL_PID_NAMESPACE = 'pid:[4026531836]';
-/**
- * Distinguishes a process from every other process that ever had the same pid. A field is null if the system does not
- * provide the value.
- */
-const processIdentitySchema = schemas_lazy(() => object({
-    pid: schemas_int().check(_positive()),
-    /** Clock ticks after boot. */
-    start_time: nullable(schemas_string()),
-    boot_id: nullable(schemas_string()),
-    /** The id of the operating system's installation, which survives a reboot; null in most containers. */
-    machine_id: nullable(schemas_string()),
-    /** Distinguishes processes with the same pid in two containers of one host. */
-    pid_namespace: nullable(schemas_string()),
-    hostname: schemas_string(),
-}));
 function readOwnIdentity() {
     return {
         pid: process.pid,
@@ -18342,15 +18289,6 @@ function isProvablyDead(holder, own) {
 }
 function isSameMachine(holder, own, isSameBoot) {
     return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
-}
-/** True if this process can see that the other process runs now: on the same host, in the same pid namespace. */
-function isSeenRunning(other, own) {
-    const isNear = ['boot_id', 'pid_namespace', 'hostname'].every(key => other[key] === own[key]);
-    return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time;
-}
-/** True if processes of the machine, and of its other containers, cannot tell whether this process has ended. */
-function isInContainer({ pid_namespace }) {
-    return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE;
 }
 /** True if a process with this pid exists now, even if this user may not signal it. */
 function pidExists(pid) {
@@ -18618,7 +18556,6 @@ function parseHolder(text) {
 
 
 
-
 const POLL_MS = 250;
 const REPORT_EVERY_MS = 10_000;
 /**
@@ -18639,8 +18576,6 @@ async function acquireLock(request, clock = systemClock) {
     try {
         const holder = await waitForTurn(request, contender, clock);
         removeDeadMarks(request.path, holder);
-        if (isInContainer(holder))
-            noteContainers(kernelLockOf(request.path));
         return { release: () => giveBack(request, contender) };
     }
     catch (error) {
@@ -18675,18 +18610,16 @@ function describeOther(path) {
         return describeHolder(found.holder);
     return `a process that has not identified itself has the lock ("fuser ${kernelLockOf(path)}" finds the process)`;
 }
-/** True if a process in a container has had the lock of a project root. */
-function isUsedInContainers(path) {
-    return areContainersNoted(kernelLockOf(path));
-}
 async function waitForTurn(request, contender, clock) {
     const { path, runUrl, deployment, signal, identity = readOwnIdentity() } = request;
-    const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
-    const pause = startWaiting(request, contender, clock);
+    const deadline = clock.now() + request.timeoutMs;
+    const pause = startWaiting(request, contender, { clock, deadline });
     for (;;) {
         signal?.throwIfAborted();
-        if (contender.kernel === 'busy')
-            contender.kernel = await tryKernelLock(kernelLock);
+        if (contender.kernel === 'busy') {
+            const timeoutMs = answerTimeoutMs(deadline - clock.now());
+            contender.kernel = await tryKernelLock({ path: kernelLockOf(path), timeoutMs, signal });
+        }
         const since = new Date().toISOString();
         const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) };
         const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since };
@@ -18696,16 +18629,15 @@ async function waitForTurn(request, contender, clock) {
     }
 }
 /** Returns a function that waits until the next attempt. The returned function throws `locked` once no time is left. */
-function startWaiting(request, contender, clock) {
-    const { path, timeoutMs, log, signal } = request;
-    const deadline = clock.now() + timeoutMs;
+function startWaiting(request, contender, { clock, deadline }) {
+    const { path, log, signal } = request;
     let reportedAt = Number.NEGATIVE_INFINITY;
     return async () => {
         const now = clock.now();
         if (now >= deadline)
             throw lockedError(request, contender);
         if (now - reportedAt >= REPORT_EVERY_MS) {
-            log(`Waiting for the lock of this host: ${describeOther(path)}.`);
+            log(`Waiting for the lock of this host: ${describeOther(path)}. To go first, cancel that run.`);
             reportedAt = now;
         }
         await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
@@ -18728,8 +18660,9 @@ function lockedError({ path, timeoutMs }, { kernel }) {
     return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds; in a post step, at most 5 s): ` +
         `${describeOther(path)}. Wait for that deployment, or cancel it.${gone}`);
 }
-function answerTimeoutMs({ timeoutMs }) {
-    return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
+/** So that a wait ends at most one second after its deadline, even if `flock` hangs. */
+function answerTimeoutMs(leftMs) {
+    return Math.min(Math.max(leftMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
 }
 function lockedFileOf({ kernel }) {
     return typeof kernel === 'object' ? kernel.id : null;
@@ -19231,6 +19164,233 @@ const innerPathSchema = schemas_string().check(_regex(new RegExp(`^${NAME_PATTER
 const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_PATTERN}$`), {
     error: 'must be the path of a snapshot below .hub-deploy/snapshots',
 }));
+
+;// CONCATENATED MODULE: ./build/install/host/state-file.js
+
+
+
+
+
+
+/** Far more than years of deployments write. */
+const MAX_STATE_BYTES = 256 * 1024 * 1024;
+/** The codes for a symlink, and for a socket. */
+const state_file_NOT_A_FILE = new Set(['ELOOP', 'ENXIO']);
+/**
+ * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
+ * Throws the system's error as `toHostError` returns it, or DeploymentError `host_not_writable` if the path is not a
+ * regular file of at most 256 MiB. Both messages contain the path.
+ */
+function readStateFileSync(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_STATE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        if (!state_file_NOT_A_FILE.has(errnoOf(error) ?? ''))
+            throw toHostError(error, `reading ${path}`);
+    }
+    throw new DeploymentError('host_not_writable', `${path} must be a regular file of at most 256 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`);
+}
+/** Describes on one line what is wrong with a state file, and where. */
+function describeDamage(error) {
+    if (!(error instanceof $ZodError))
+        return 'it is not JSON';
+    const issue = error.issues[0];
+    return cleanForeignText(`${issue?.path.join('.') || 'its content'} ${describeIssue(issue)}`, 300);
+}
+/** Replaces the default message of the schema library, which an issue has if the schema sets no message. */
+function describeIssue(issue) {
+    if (issue?.message !== 'Invalid input')
+        return issue?.message ?? '';
+    if (issue.code === 'invalid_type')
+        return `must be of type ${issue.expected}`;
+    if (issue.code === 'invalid_value')
+        return `must be ${issue.values.join(' or ')}`;
+    return 'has an unexpected form';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/rows.js
+
+
+
+
+
+const installedVersionSchema = object({
+    version: nullable(versionSchema),
+    /** The version of the project that contained this version; null for a part that was deployed by itself. */
+    project_version: nullable(versionSchema),
+    /** Digest of the artifact; null for a version that we did not install ourselves. */
+    artifact_sha256: nullable(digestSchema),
+    tree_digest: nullable(digestSchema),
+    /**
+     * The name of the record of the version's files; absent if there is no such record, or if an earlier version of the
+     * action wrote that record.
+     */
+    tree_record: exactOptional(digestSchema),
+    installed_at: nullable(timeSchema),
+    deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
+    run_url: nullable(lineSchema),
+    /**
+     * The origin of the version's files, if the artifact refers to them but does not contain them: a marketplace or a
+     * repository, and a digest or commit.
+     */
+    source: exactOptional(object({ from: lineSchema, id: lineSchema })),
+});
+/** A keep-path of any length. */
+const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
+    error: 'must be a relative path without empty parts, ".", ".." or control characters',
+}));
+/** A plugin or service of the marketplace, or a project. The slug of a project is its id. */
+const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: originSlugSchema });
+const snapshotSchema = schemas_extend(installedVersionSchema, {
+    /** The name of the snapshot's directory, `<n>-<version>`. */
+    name: snapshotNameSchema,
+    /** Present only if the snapshot's origin differs from the row's own. */
+    origin: exactOptional(originSchema),
+    /**
+     * Whether the snapshot's files had been changed on this host. If so, the tree digest and the record, if any, are
+     * those of the changed files.
+     */
+    modified: exactOptional(literal(true)),
+    /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
+    kept_paths: exactOptional(array(innerPathSchema)),
+    /**
+     * The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor; absent
+     * from rows that earlier versions of the action wrote.
+     */
+    keep_paths: exactOptional(array(keepPathSchema)),
+});
+const installedRowSchema = schemas_extend(installedVersionSchema, {
+    contract: originSchema.shape.contract,
+    kind: kindSchema,
+    slug: originSchema.shape.slug,
+    id: idSchema,
+    /** The directory of plugins that the part is in; absent for `plugins`, and for a service. */
+    directory: exactOptional(pluginsDirectorySchema),
+    /**
+     * The paths that the part's tree record leaves out, because they belong to the host; absent from rows that
+     * earlier versions of the action wrote.
+     */
+    keep_paths: exactOptional(array(keepPathSchema)),
+    /**
+     * Whether the part is a restored snapshot that had been modified. If so, the part's files are not those of the
+     * artifact.
+     */
+    modified: exactOptional(literal(true)),
+    /**
+     * A service of the part could not be restarted or checked after a rollback: the next run whose host config names a
+     * service for the part does that.
+     */
+    service_pending: exactOptional(literal(true)),
+    /** Retained previous versions, newest last. */
+    snapshots: array(snapshotSchema)
+        .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
+});
+/** A part that a later version of its project no longer contains, and the snapshots retained from that part. */
+const removedRowSchema = schemas_pick(installedRowSchema, {
+    contract: true,
+    kind: true,
+    slug: true,
+    id: true,
+    directory: true,
+    snapshots: true,
+});
+/** One version of a project: all its parts, as `installed.json` recorded them when this version was installed. */
+const projectVersionSchema = object({
+    slug: originSchema.shape.slug,
+    version: versionSchema,
+    parts: array(schemas_omit(installedRowSchema, {
+        contract: true,
+        slug: true,
+        keep_paths: true,
+        service_pending: true,
+        snapshots: true,
+    }))
+        .check(refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
+});
+/** True if no name occurs twice. */
+function isUnique(names) {
+    return new Set(names).size === names.length;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/record-file.js
+
+
+
+
+
+
+
+/** The content of `installed.json`; the journal contains it, too. */
+const recordFileSchema = object({
+    schema: literal(1),
+    installed: array(installedRowSchema),
+    /** Left out when empty. */
+    removed: exactOptional(array(removedRowSchema)),
+    /** The versions of projects that still have parts here, the newest of each project last. Left out when empty. */
+    projects: exactOptional(array(projectVersionSchema)),
+    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
+    discard: exactOptional(array(snapshotPathSchema)),
+})
+    .check(refine(({ installed, removed = [], discard = [] }) => {
+    const retained = retainedPaths([...installed, ...removed]);
+    return discard.every(path => !retained.has(path));
+}, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
+    error: 'lists a plugin or extension twice, so it contradicts itself',
+}), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
+    error: 'has a service in a directory of plugins, so it contradicts itself',
+}));
+/**
+ * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file
+ * is not a record that this action writes, and the errors of `readStateFileSync`.
+ */
+function readRecordFile(layout) {
+    const text = readStateFileSync(layout.installed);
+    if (text === undefined)
+        return { installed: [], removed: [], projects: [], discard: [] };
+    try {
+        return parseRecord(text);
+    }
+    catch (error) {
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away (this removes no plugin or service), and deploy each plugin, service and project again: name its version, and set allow-takeover: true for a project. Until then, this action has no record of the installed directories.`, { cause: error });
+    }
+}
+/** Writes the record, durably. Returns the record as readers will get it from the file. */
+async function writeRecordFile(layout, record) {
+    const file = fileOf(record);
+    await replaceFile(layout.installed, `${JSON.stringify(file, null, 2)}\n`);
+    return recordOf(file);
+}
+/**
+ * Returns the file's content for a record. Parsing puts the keys in a fixed order, so the same rows always have the
+ * same bytes.
+ */
+function fileOf({ installed, ...lists }) {
+    const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
+    return recordFileSchema.parse({ schema: 1, installed, ...optional });
+}
+/** Returns the record that a file contains. */
+function recordOf({ installed, removed = [], projects = [], discard = [] }) {
+    return { installed, removed, projects, discard };
+}
+/** Returns the paths of the snapshots in these rows, relative to the project root. */
+function retainedPaths(rows) {
+    return new Set(rows.flatMap(row => row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)));
+}
+/**
+ * The last text that was parsed, and its record. A process reads the same text many times and need not check it each
+ * time.
+ */
+let latest;
+function parseRecord(text) {
+    if (latest?.text !== text)
+        latest = { text, record: recordOf(recordFileSchema.parse(JSON.parse(text))) };
+    return latest.record;
+}
 
 ;// CONCATENATED MODULE: ./build/install/transaction/changes/change-paths.js
 
@@ -20042,6 +20202,35 @@ async function removeIfEmpty(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/end.js
+
+
+
+const rollbackSchema = schemas_lazy(() => object({
+    /** Whether every change was undone. */
+    restored: schemas_boolean(),
+    /** The problems that remain, one sentence each. */
+    problems: array(schemas_string()),
+    /** Whether the restored trees match their records; null if that is not known. */
+    verified: nullable(schemas_boolean()),
+    /**
+     * Whether the old version is healthy again; null if it was not checked, for example because it was not running before.
+     */
+    healthy: nullable(schemas_boolean()),
+}));
+/** The end of a deployment, as the journal and the local report contain it. */
+const deploymentEndSchema = schemas_lazy(() => object({
+    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
+    changed: schemas_boolean(),
+    completed_at: timeSchema,
+    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
+    rollback: nullable(rollbackSchema),
+}));
+/** Builds an end at the given time, without a change, an error or a rollback unless `known` contains one. */
+function buildEnd(at, known) {
+    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/facts.js
 
 
@@ -20125,8 +20314,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     signature_valid: exactOptional(literal(true)),
     /** The place contains files that this action did not install; absent otherwise. Only in the journal. */
     unrecorded: exactOptional(literal(true)),
-    /** How long this run waited for another run to leave the host, in which state, and for which run. */
-    waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
+    /** How long this run waited in the state `pending` for another run to leave the host, and for which run. */
+    waited: exactOptional(object({ duration_ms: schemas_number(), for: schemas_string() })),
     host_id: schemas_string(),
     started_at: timeSchema,
     run: workflowRunSchema,
@@ -20134,8 +20323,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
 function flowOf({ contract, rollback_of: replaced }) {
     return replaced === undefined ? contract : 'rollback';
 }
-const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
-const stepEntrySchema = object({
+const stateEntrySchema = strictObject({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
+const stepEntrySchema = strictObject({
     id: schemas_string(),
     action: schemas_string(),
     status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
@@ -20175,6 +20364,116 @@ function isUndoneBy({ seq, nth }, undone) {
 }
 function isAnnouncement(record) {
     return record.record === 'change' || record.record === 'changes';
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-record.js
+
+
+
+
+
+
+
+
+
+/** The first record of each journal. */
+const beginSchema = schemas_lazy(() => strictObject({
+    record: literal('begin'),
+    facts: deploymentFactsSchema,
+    /** The address that receives the deployment's report; see ReportSender. */
+    report_address: nullable(schemas_string()),
+    keep_paths: array(schemas_string()),
+}));
+/**
+ * The records of `journal.jsonl`, one in each line, oldest first. They hold facts, and never say what to execute or
+ * contact. Unknown keys are refused.
+ */
+const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
+    beginSchema.def.getter(),
+    /** Until the commit, this is the host's record of what is installed. */
+    strictObject({ record: literal('host'), file: recordFileSchema }),
+    strictObject({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
+    schemas_extend(stateEntrySchema, { record: literal('state') }),
+    schemas_extend(stepEntrySchema, { record: literal('step') }),
+    /** Announces a change that is about to be made. */
+    strictObject({ record: literal('change'), change: changeSchema }),
+    /** Announces several independent changes. */
+    strictObject({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
+    /**
+     * Announces that a service is about to be started, stopped or restarted: the service of this part, or, for null,
+     * the project-wide unit. What that is, only the host config of the run that recovers says.
+     */
+    strictObject({ record: literal('service'), part: nullable(idSchema), was_running: schemas_boolean() }),
+    /**
+     * The change that record number `of` announced, or the `nth` of several, counting from 0, is undone. `was_made`
+     * says whether the change had been made at all; `lost` says which file of the host could not be put back.
+     */
+    strictObject({
+        record: literal('undone'),
+        of: schemas_int().check(_positive()),
+        nth: exactOptional(schemas_int().check(_nonnegative())),
+        was_made: schemas_boolean(),
+        lost: exactOptional(schemas_string()),
+    }),
+    /** The point of no return: the new version is what this host runs. */
+    strictObject({
+        record: literal('commit'),
+        at: timeSchema,
+        rows: array(installedRowSchema),
+        removed: exactOptional(array(removedRowSchema)),
+        discard: array(snapshotPathSchema),
+        project: exactOptional(projectVersionSchema),
+    }),
+    /** The end of the run, recorded by the run or by a recovery before the report is sent. */
+    strictObject({
+        record: literal('end'),
+        end: deploymentEndSchema,
+        /** The run, or an earlier recovery, did not restore or check all services: the next recovery has to do that. */
+        unfinished: exactOptional(literal(true)),
+    }),
+    /** The hub has accepted the report of the run's end. */
+    strictObject({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
+    /** The run `by`, perhaps this run in its post step, begins to roll this run back. */
+    strictObject({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
+]));
+/**
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or `append` throws.
+ * Other records are dropped if they cannot be written: a rollback must not depend on them.
+ */
+const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
+/** The journal does not grow for these records: they use the room that announcements leave free. */
+const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
+const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
+/**
+ * Returns the commit, or undefined if there is none or if any change was undone: a run whose commit could not be made
+ * durable rolls back.
+ */
+function findCommit(records) {
+    const wasUndone = records.some(entry => entry.record === 'undone');
+    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
+}
+/** Returns the host's record from the moment when the run locked the host; undefined if that record is not known. */
+function findHostRecord(records) {
+    const found = records.find(entry => entry.record === 'host');
+    return found && recordOf(found.file);
+}
+/** Returns the changes that were announced and are not undone yet, oldest first. */
+function pendingChanges(records) {
+    let pending = [];
+    for (const [index, record] of records.entries()) {
+        const announced = numberedIn(record, index + 1);
+        if (announced.length > 0)
+            pending = pending.map(change => ({ ...change, wasMade: true }));
+        pending.push(...announced);
+        if (record.record === 'undone')
+            pending = pending.filter(change => !isUndoneBy(change, record));
+        // After this end, no change is left to undo, even if there was no room to record each undo.
+        else if (record.record === 'end' && record.end.rollback?.restored !== false)
+            pending = [];
+        else if (record.record === 'end')
+            pending = pending.map(({ wasMade: _, ...change }) => change);
+    }
+    return pending;
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-line.js
@@ -20320,919 +20619,6 @@ function checksum(seq, body) {
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(`${seq} ${body}`).digest('hex').slice(0, 16);
 }
 
-;// CONCATENATED MODULE: ./build/install/host/state-file.js
-
-
-
-
-
-
-/** Far more than years of deployments write. */
-const MAX_STATE_BYTES = 256 * 1024 * 1024;
-/** The codes for a symlink, and for a socket. */
-const state_file_NOT_A_FILE = new Set(['ELOOP', 'ENXIO']);
-/**
- * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
- * Throws the system's error as `toHostError` returns it, or DeploymentError `host_not_writable` if the path is not a
- * regular file of at most 256 MiB. Both messages contain the path.
- */
-function readStateFileSync(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_STATE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        if (!state_file_NOT_A_FILE.has(errnoOf(error) ?? ''))
-            throw toHostError(error, `reading ${path}`);
-    }
-    throw new DeploymentError('host_not_writable', `${path} must be a regular file of at most 256 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`);
-}
-/** Describes on one line what is wrong with a state file, and where. */
-function describeDamage(error) {
-    if (!(error instanceof $ZodError))
-        return 'it is not JSON';
-    const issue = error.issues[0];
-    return cleanForeignText(`${issue?.path.join('.') || 'its content'} ${describeIssue(issue)}`, 300);
-}
-/** Replaces the default message of the schema library, which an issue has if the schema sets no message. */
-function describeIssue(issue) {
-    if (issue?.message !== 'Invalid input')
-        return issue?.message ?? '';
-    if (issue.code === 'invalid_type')
-        return `must be of type ${issue.expected}`;
-    if (issue.code === 'invalid_value')
-        return `must be ${issue.values.join(' or ')}`;
-    return 'has an unexpected form';
-}
-
-;// CONCATENATED MODULE: ./build/install/host/installed/rows.js
-
-
-
-
-
-const installedVersionSchema = object({
-    version: nullable(versionSchema),
-    /** The version of the project that contained this version; null for a part that was deployed by itself. */
-    project_version: nullable(versionSchema),
-    /** Digest of the artifact; null for a version that we did not install ourselves. */
-    artifact_sha256: nullable(digestSchema),
-    tree_digest: nullable(digestSchema),
-    /**
-     * The name of the record of the version's files; absent if there is no such record, or if an earlier version of the
-     * action wrote that record.
-     */
-    tree_record: exactOptional(digestSchema),
-    installed_at: nullable(timeSchema),
-    deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
-    run_url: nullable(lineSchema),
-    /**
-     * The origin of the version's files, if the artifact refers to them but does not contain them: a marketplace or a
-     * repository, and a digest or commit.
-     */
-    source: exactOptional(object({ from: lineSchema, id: lineSchema })),
-});
-/** A keep-path of any length. */
-const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
-    error: 'must be a relative path without empty parts, ".", ".." or control characters',
-}));
-/** A plugin or service of the marketplace, or a project. The slug of a project is its id. */
-const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: originSlugSchema });
-const snapshotSchema = schemas_extend(installedVersionSchema, {
-    /** The name of the snapshot's directory, `<n>-<version>`. */
-    name: snapshotNameSchema,
-    /** Present only if the snapshot's origin differs from the row's own. */
-    origin: exactOptional(originSchema),
-    /**
-     * Whether the snapshot's files had been changed on this host. If so, the tree digest and the record, if any, are
-     * those of the changed files.
-     */
-    modified: exactOptional(literal(true)),
-    /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
-    kept_paths: exactOptional(array(innerPathSchema)),
-    /**
-     * The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor; absent
-     * from rows that earlier versions of the action wrote.
-     */
-    keep_paths: exactOptional(array(keepPathSchema)),
-});
-const installedRowSchema = schemas_extend(installedVersionSchema, {
-    contract: originSchema.shape.contract,
-    kind: kindSchema,
-    slug: originSchema.shape.slug,
-    id: idSchema,
-    /** The directory of plugins that the part is in; absent for `plugins`, and for a service. */
-    directory: exactOptional(pluginsDirectorySchema),
-    /**
-     * The paths that the part's tree record leaves out, because they belong to the host; absent from rows that
-     * earlier versions of the action wrote.
-     */
-    keep_paths: exactOptional(array(keepPathSchema)),
-    /**
-     * Whether the part is a restored snapshot that had been modified. If so, the part's files are not those of the
-     * artifact.
-     */
-    modified: exactOptional(literal(true)),
-    /** Retained previous versions, newest last. */
-    snapshots: array(snapshotSchema)
-        .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
-});
-/** A part that a later version of its project no longer contains, and the snapshots retained from that part. */
-const removedRowSchema = schemas_pick(installedRowSchema, {
-    contract: true,
-    kind: true,
-    slug: true,
-    id: true,
-    directory: true,
-    snapshots: true,
-});
-/** One version of a project: all its parts, as `installed.json` recorded them when this version was installed. */
-const projectVersionSchema = object({
-    slug: originSchema.shape.slug,
-    version: versionSchema,
-    parts: array(schemas_omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
-        .check(refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
-});
-/** True if no name occurs twice. */
-function isUnique(names) {
-    return new Set(names).size === names.length;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/installed/record-file.js
-
-
-
-
-
-
-
-/** The content of `installed.json`; the journal contains it, too. */
-const recordFileSchema = object({
-    schema: literal(1),
-    installed: array(installedRowSchema),
-    /** Left out when empty. */
-    removed: exactOptional(array(removedRowSchema)),
-    /** The versions of projects that still have parts here, the newest of each project last. Left out when empty. */
-    projects: exactOptional(array(projectVersionSchema)),
-    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
-    discard: exactOptional(array(snapshotPathSchema)),
-    /** Services that a rollback could not restore, as JSON. Left out when empty. */
-    unrestored: exactOptional(array(schemas_string())),
-})
-    .check(refine(({ installed, removed = [], discard = [] }) => {
-    const retained = retainedPaths([...installed, ...removed]);
-    return discard.every(path => !retained.has(path));
-}, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
-    error: 'lists a plugin or extension twice, so it contradicts itself',
-}), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
-    error: 'has a service in a directory of plugins, so it contradicts itself',
-}));
-/**
- * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file
- * is not a record that this action writes, and the errors of `readStateFileSync`.
- */
-function readRecordFile(layout) {
-    const text = readStateFileSync(layout.installed);
-    if (text === undefined)
-        return { installed: [], removed: [], projects: [], discard: [], unrestored: [] };
-    try {
-        return parseRecord(text);
-    }
-    catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away (this removes no plugin or service), and deploy each plugin, service and project again: name its version, and set allow-takeover: true for a project. Until then, this action has no record of the installed directories.`, { cause: error });
-    }
-}
-/** Writes the record, durably. Returns the record as readers will get it from the file. */
-async function writeRecordFile(layout, record) {
-    const file = fileOf(record);
-    await replaceFile(layout.installed, `${JSON.stringify(file, null, 2)}\n`);
-    return recordOf(file);
-}
-/**
- * Returns the file's content for a record. Parsing puts the keys in a fixed order, so the same rows always have the
- * same bytes.
- */
-function fileOf({ installed, ...lists }) {
-    const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
-    return recordFileSchema.parse({ schema: 1, installed, ...optional });
-}
-/** Returns the record that a file contains. */
-function recordOf({ installed, removed = [], projects = [], discard = [], unrestored = [], }) {
-    return { installed, removed, projects, discard, unrestored };
-}
-/** Returns the paths of the snapshots in these rows, relative to the project root. */
-function retainedPaths(rows) {
-    return new Set(rows.flatMap(row => row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)));
-}
-/**
- * The last text that was parsed, and its record. A process reads the same text many times and need not check it each
- * time.
- */
-let latest;
-function parseRecord(text) {
-    if (latest?.text !== text)
-        latest = { text, record: recordOf(recordFileSchema.parse(JSON.parse(text))) };
-    return latest.record;
-}
-
-;// CONCATENATED MODULE: ./build/install/services/service.js
-
-/** A service that a supervisor of this host runs, with the supervisor's name for it; as written to the journal. */
-const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
-    object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
-    object({ supervisor: literal('docker'), container: schemas_string() }),
-    object({
-        supervisor: literal('kubernetes'),
-        namespace: schemas_string(),
-        deployment: schemas_string(),
-        kubeconfig: nullable(schemas_string()),
-        context: nullable(schemas_string()),
-    }),
-]));
-/** Returns the same key for the same service, even if it was read from a journal. */
-function keyOfService(service) {
-    return JSON.stringify(service);
-}
-/** Returns the service of an id, or undefined if the host config names no supervisor or says `none`. */
-function serviceOf(config, id) {
-    const named = config.plugins.get(id);
-    const fill = (template) => template.replaceAll('{id}', id);
-    switch (config.supervisor) {
-        case undefined:
-        case 'none':
-            return undefined;
-        case 'systemd':
-            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
-        case 'docker':
-            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
-        case 'kubernetes': {
-            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
-            return {
-                supervisor: 'kubernetes',
-                namespace,
-                deployment: fill(named?.deployment ?? deployment),
-                kubeconfig,
-                context,
-            };
-        }
-    }
-}
-/**
- * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one; otherwise, the
- * id's own service.
- */
-function projectServiceOf(config, id) {
-    const own = serviceOf(config, id);
-    const { projectUnit } = config.systemd;
-    return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
-}
-/**
- * Returns the name of a systemd unit alone, because such names are recognized as units. Otherwise, returns the type and
- * the name.
- */
-function shortName(service) {
-    return service.supervisor === 'systemd' ? service.unit : describeService(service);
-}
-/** Returns the service's type and name, for an operator. */
-function describeService(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
-        case 'docker':
-            return `container ${service.container}`;
-        case 'kubernetes':
-            return `deployment ${service.namespace}/${service.deployment}`;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/services/healthchecks.js
-
-
-const probeSchema = schemas_lazy(() => discriminatedUnion('type', [
-    object({ type: literal('http'), url: schemas_string(), status: schemas_number(), body: exactOptional(schemas_string()) }),
-    object({ type: literal('tcp'), address: schemas_string() }),
-    object({ type: literal('command'), command: readonly(tuple([schemas_string()], schemas_string())) }),
-]));
-/** The check of a healthcheck step for one id; as written to the journal. */
-const healthcheckSchema = schemas_lazy(() => object({
-    id: schemas_string(),
-    service: nullable(serviceSchema),
-    check: nullable(object({ probe: probeSchema, intervalSeconds: schemas_number(), stableForSeconds: schemas_number() })),
-    timeout_seconds: schemas_number(),
-    retries: schemas_number(),
-}));
-/**
- * The check of a restored version, and that version. The version is null if nothing was installed before, or if it is
- * not known.
- */
-const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
-/**
- * Returns a step's checks: the check of the step's plugin, or, if the step names none, the checks of all these ids.
- * Equal checks are returned once, and an id with nothing to examine has no check.
- */
-function healthchecksOf(step, config, ids) {
-    const checks = checksOf(step, config, ids);
-    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
-    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
-}
-/** Returns the ids whose service or check a step examines. */
-function examinedBy(step, config, ids) {
-    return checksOf(step, config, ids).map(({ id }) => id);
-}
-/**
- * True if a check has a service or a probe to examine. A check in the journal of an earlier version of the action may
- * have neither.
- */
-function isExamining({ service, check }) {
-    return service !== null || check !== null;
-}
-function checksOf(step, config, ids) {
-    const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
-    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
-        id,
-        service: findService(config, id) ?? null,
-        check: config.plugins.get(id)?.healthcheck ?? null,
-        timeout_seconds: step.timeoutSeconds,
-        retries: step.retries,
-    }));
-    return checks.filter(isExamining);
-}
-/**
- * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
- */
-function expectVersion(healthcheck, version) {
-    const { check } = healthcheck;
-    if (check?.probe.type !== 'http' || check.probe.body === undefined)
-        return healthcheck;
-    const probe = { ...check.probe, body: check.probe.body.replaceAll('{version}', version ?? '') };
-    return { ...healthcheck, check: { ...check, probe } };
-}
-
-;// CONCATENATED MODULE: ./build/install/services/commands.js
-
-
-/** The supervisor's own command line that carries out an order, as an argument list, without a shell. */
-function actionCommand(order) {
-    const { service, action, isQueued } = order;
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
-        case 'docker':
-            return ['docker', action, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
-    }
-}
-/** The command line that asks for a service's state; `parseState` reads the answer. */
-function stateCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'is-active', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
-    }
-}
-/** Reports an action in the past tense: `greeter.service restarted`. */
-function inPast({ service, action }) {
-    return `${shortName(service)} ${PAST_TENSE[action]}`;
-}
-const PAST_TENSE = { start: 'started', stop: 'stopped', restart: 'restarted' };
-/** The command line that shows an operator the last lines of a service's log. */
-function logCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return `journalctl ${service.scope === 'user' ? '--user ' : ''}-u ${service.unit} -n 50`;
-        case 'docker':
-            return `docker logs --tail 50 ${service.container}`;
-        case 'kubernetes':
-            return [...kubectl(service), 'logs', '--tail=50', `deployment/${service.deployment}`].join(' ');
-    }
-}
-/**
- * The command line whose answer changes with every start of a unit or container, even a start by the supervisor itself.
- * For a Kubernetes deployment, the answer is the time at which its availability last changed.
- */
-function runCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
-    }
-}
-/**
- * The command line that asks how many times each container of a Kubernetes deployment was restarted within its pod.
- * `labels` selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
- */
-function restartsCommand(service, labels) {
-    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
-}
-/** Returns the sum of the restarts of all containers. New pods add nothing, and deleted pods are not counted. */
-function parseRestarts(text) {
-    return text
-        .split(' ')
-        .map(Number)
-        .reduce((sum, count) => sum + count, 0);
-}
-/**
- * The command line that makes a supervisor forget the recent starts of a service; undefined for a supervisor without
- * such a command.
- */
-function forgetStartsCommand(service) {
-    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
-}
-/** Parses the answer to `stateCommand`. */
-function parseState(service, answer) {
-    // systemctl is-active also reports the state through its exit code, which is not 0 for "activating", for example.
-    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
-    switch (service.supervisor) {
-        case 'systemd':
-            return parseUnitState(text);
-        case 'docker':
-            return parseContainerState(text);
-        case 'kubernetes':
-            return parseDeploymentState(text);
-    }
-}
-/**
- * True if the output of a failed `stateCommand` says that the service does not exist. Always false for systemd, which
- * reports a missing unit as inactive.
- */
-function saysMissing(service, output) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return false;
-        case 'docker':
-            return /\bno such (?:object|container)\b/i.test(output);
-        case 'kubernetes':
-            return /\(NotFound\)/.test(output);
-    }
-}
-const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
-/** An old systemctl reports a unit that does not exist as `unknown`. */
-const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
-const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
-const DOCKER_RUN = '{{.State.StartedAt}}';
-const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
-const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
-const KUBERNETES_STATE = [
-    '{.metadata.generation}',
-    '{.status.observedGeneration}',
-    '{.spec.replicas}',
-    '{.status.updatedReplicas}',
-    '{.status.availableReplicas}',
-    '{.status.replicas}',
-    '{.spec.selector.matchLabels}',
-].join(' ');
-const SINGLE = { replicas: null, labels: null };
-function parseUnitState(text) {
-    const up = UP_UNITS.has(text);
-    const running = text === 'active';
-    const words = `is ${text} (ActiveState)${running ? '' : ', expected active'}`;
-    return { known: up || DOWN_UNITS.has(text), up, running, ...SINGLE, words };
-}
-function parseContainerState(text) {
-    const [status, health] = text.split(' ');
-    return {
-        known: text !== '',
-        up: /^(?:running|restarting)\b/.test(text),
-        running: text === 'running' || text === 'running healthy',
-        ...SINGLE,
-        words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
-    };
-}
-/** kubectl may leave a field empty if its value is 0. */
-function parseDeploymentState(text) {
-    const fields = text.split(' ');
-    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
-    const isComplete = updated === wanted && available === wanted && all === wanted;
-    const running = observed >= generation && wanted > 0 && isComplete;
-    const words = `has replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
-    const known = /^\d+$/.test(fields[2] ?? '');
-    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
-}
-/**
- * Parses labels, which kubectl prints as JSON. Returns null if there are none, or if an older kubectl prints them in
- * another form.
- */
-function parseLabels(text) {
-    try {
-        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
-        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
-        return selector.length === 0 ? null : selector.join(',');
-    }
-    catch {
-        return null;
-    }
-}
-function systemctl(service) {
-    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
-}
-function kubectl(service) {
-    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
-    const context = service.context === null ? [] : [`--context=${service.context}`];
-    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
-}
-function kubernetesAction({ action, replicas }) {
-    switch (action) {
-        case 'start':
-            return ['scale', `--replicas=${replicas || 1}`];
-        case 'stop':
-            return ['scale', '--replicas=0'];
-        case 'restart':
-            return ['rollout', 'restart'];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/services/environment.js
-
-/**
- * The variables that each supervisor's command line uses to find its daemon or cluster; the command line may also use
- * files in `HOME`.
- */
-const WHEREABOUTS = {
-    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
-    docker: [
-        'DOCKER_HOST',
-        'DOCKER_CONTEXT',
-        'DOCKER_CONFIG',
-        'DOCKER_TLS_VERIFY',
-        'DOCKER_CERT_PATH',
-        'DOCKER_API_VERSION',
-        'XDG_RUNTIME_DIR',
-    ],
-    kubernetes: ['KUBECONFIG'],
-};
-/**
- * The environment of a supervisor's command line: the variables that every child gets, and those that the command line
- * uses to find its daemon or cluster.
- */
-function supervisorEnvironment(service) {
-    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
-    });
-    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
-}
-/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
-function runtimeDirectory(service) {
-    const uid = process.getuid?.();
-    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
-        return {};
-    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
-}
-/**
- * For commands from the host config: the variable that says whether the deployment has so far changed what the host
- * runs.
- */
-function changedVariable({ changed }) {
-    return { DEPLOYMENT_CHANGED: String(changed) };
-}
-
-;// CONCATENATED MODULE: ./build/install/services/supervise.js
-
-
-
-
-
-
-const ACTION_TIMEOUT_MS = 5 * 60_000;
-const STATE_TIMEOUT_MS = 30_000;
-/**
- * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
- * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
- */
-async function superviseService(order, limits = {}) {
-    const { service, action } = order;
-    const command = actionCommand(order);
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
-    if (end.kind === 'exited' && end.code === 0)
-        return;
-    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
-}
-/**
- * Asks the supervisor about a service. If the supervisor gives no usable answer, the state is unknown and the evidence
- * says why.
- */
-async function readServiceState(service, limits = {}) {
-    const command = stateCommand(service);
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
-    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`;
-    return { ...state, missing, evidence: `${describeService(service)}${answer}` };
-}
-/** Returns the answer to `runCommand`, by which a new start is recognized, or null if the supervisor gives none. */
-async function readServiceRun(service, limits = {}) {
-    return await ask(service, runCommand(service), limits);
-}
-/**
- * Returns how many times containers of a Kubernetes deployment were restarted within their pods: such a restart may be
- * too brief to make the deployment unavailable. Returns null for other supervisors, or if the number is not known.
- */
-async function readRestarts(service, { labels }, limits = {}) {
-    if (service.supervisor !== 'kubernetes' || labels === null)
-        return null;
-    const answer = await ask(service, restartsCommand(service, labels), limits);
-    return answer === null ? null : parseRestarts(answer);
-}
-async function ask(service, command, limits) {
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
-}
-/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. */
-async function forgetStarts(service, limits = {}) {
-    const command = forgetStartsCommand(service);
-    if (command === undefined)
-        return;
-    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
-}
-const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
-/** Describes the end of a child as a predicate whose subject is the program. */
-function describeEnd(end) {
-    switch (end.kind) {
-        case 'exited':
-            return `returned exit code ${end.code}${describeOutput(end.output)}`;
-        case 'signalled':
-            return `was killed by ${end.signal}${describeOutput(end.output)}`;
-        case 'timed_out':
-            return `did not finish in time${describeOutput(end.output)}`;
-        case 'not_started':
-            return `could not be started (${cleanForeignText(end.error.message)})`;
-    }
-}
-function describeOutput(output) {
-    const text = cleanForeignText(output, 2048);
-    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
-}
-
-;// CONCATENATED MODULE: ./build/install/services/service-changes.js
-
-
-
-
-
-
-/** kubectl refuses to restart a deployment that was restarted within the same second. */
-const SECOND_RESTART_AFTER_MS = 1500;
-/** A supervisor's command line that ignores SIGTERM is killed after this time; it has passed on its order by then. */
-const ABORT_GRACE_MS = 500;
-/** A plan's action on a service, and the service's state before that action; as written to the journal. */
-const serviceChangeSchema = schemas_lazy(() => object({
-    service: serviceSchema,
-    action: schemas_enum(['start', 'stop', 'restart']),
-    was_running: schemas_boolean(),
-    /** The replicas of a Kubernetes deployment before the plan; null elsewhere. */
-    replicas: nullable(schemas_int().check(_nonnegative())),
-}));
-/**
- * Returns a task with the service's current state, and with the replicas before the same plan's `earlier` changes.
- * Throws DeploymentError `step_failed` if the state is unknown, because no rollback could restore an unknown state.
- */
-async function planServiceChange(task, earlier, signal) {
-    const state = await readServiceState(task.service, { signal });
-    if (!state.known)
-        throw unknownState(task, state.evidence);
-    const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas);
-    return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
-}
-/**
- * Restores the state that a plan's services had before the plan, newest change first: restarts the services that were
- * running, and stops the others. Call this function once the old files are back. Continues after a failure, and returns
- * one sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
- * restored.
- */
-async function restoreServices(changes, restoring) {
-    const { signal, starts } = restoring;
-    const restored = { isRunning: false, problems: [], unrestored: [], isFinished: true };
-    for (const first of firstChanges(changes)) {
-        const change = { ...first, isQueued: starts === 'queued' };
-        try {
-            await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
-            restored.isRunning ||= change.was_running;
-        }
-        catch (error) {
-            restored.isFinished &&= !signal.aborted;
-            restored.unrestored.push(first.service);
-            restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
-        }
-    }
-    return restored;
-}
-function notRestored({ service }) {
-    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does that.`;
-}
-/** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
-async function restoreRunning(change, restoring) {
-    const { service } = change;
-    await forgetStarts(service, within(restoring));
-    // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
-    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
-        await restore({ ...change, action: 'start' }, restoring);
-    try {
-        await restore({ ...change, action: 'restart' }, restoring);
-    }
-    catch (error) {
-        if (service.supervisor !== 'kubernetes')
-            throw error;
-        await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal });
-        await restore({ ...change, action: 'restart' }, restoring);
-    }
-}
-/** Never omits the stop: a start may still be underway while nothing runs yet. */
-async function restoreStopped(change, restoring) {
-    try {
-        await restore({ ...change, action: 'stop' }, restoring);
-    }
-    catch (error) {
-        const { known, up } = await readServiceState(change.service, within(restoring));
-        if (!known || up)
-            throw error;
-    }
-}
-async function restore(order, restoring) {
-    restoring.log.info(`${order.action} ${describeService(order.service)}`);
-    await superviseService(order, within(restoring));
-    restoring.log.did(inPast(order));
-}
-function within({ signal }) {
-    return { signal, abortGraceMs: ABORT_GRACE_MS };
-}
-/**
- * Returns the first change of each service, which contains the service's state before the plan. The service that was
- * changed last comes first.
- */
-function firstChanges(changes) {
-    const touched = new Map();
-    for (const change of changes) {
-        const key = keyOfService(change.service);
-        const first = touched.get(key) ?? change;
-        touched.delete(key);
-        touched.set(key, first);
-    }
-    return [...touched.values()].reverse();
-}
-function unknownState({ service, action }, evidence) {
-    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore that state. The service was not ${PAST_TENSE[action]}. Check that this host has the service, and that the supervisor answers.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/end.js
-
-
-
-const rollbackSchema = schemas_lazy(() => object({
-    /** Whether every change was undone. */
-    restored: schemas_boolean(),
-    /** The problems that remain, one sentence each. */
-    problems: array(schemas_string()),
-    /** Whether the restored trees match their records; null if that is not known. */
-    verified: nullable(schemas_boolean()),
-    /**
-     * Whether the old version is healthy again; null if it was not checked, for example because it was not running before.
-     */
-    healthy: nullable(schemas_boolean()),
-}));
-/** The end of a deployment, as the journal and the local report contain it. */
-const deploymentEndSchema = schemas_lazy(() => object({
-    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
-    changed: schemas_boolean(),
-    completed_at: timeSchema,
-    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
-    rollback: nullable(rollbackSchema),
-}));
-/** Builds an end at the given time, without a change, an error or a rollback unless `known` contains one. */
-function buildEnd(at, known) {
-    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-record.js
-
-
-
-
-
-
-
-
-
-
-
-/**
- * The first record of each journal. It has its own schema, because a run that looks for dead runs also reads the first
- * record of its own journal, and needs none of the other records there.
- */
-const beginSchema = schemas_lazy(() => object({
-    record: literal('begin'),
-    facts: deploymentFactsSchema,
-    /** The address that receives the deployment's report; see ReportSender. */
-    report_address: nullable(schemas_string()),
-    keep_paths: array(schemas_string()),
-    /** Earlier versions of this action did not write this field. */
-    process: exactOptional(processIdentitySchema),
-}));
-/** The records of `journal.jsonl`, one in each line, oldest first. */
-const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
-    beginSchema.def.getter(),
-    /**
-     * Until the run has the host, it keeps this journal locked, so a process that can lock the journal knows that the
-     * run has ended.
-     */
-    object({ record: literal('held') }),
-    /** The run has locked the host. Until the commit, this is the host's record of what is installed. */
-    object({ record: literal('host'), file: recordFileSchema }),
-    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
-    schemas_extend(stateEntrySchema, { record: literal('state') }),
-    schemas_extend(stepEntrySchema, { record: literal('step') }),
-    /** Announces a change that is about to be made. */
-    object({ record: literal('change'), change: changeSchema }),
-    /** Announces several independent changes. */
-    object({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
-    /** Announces that a service is about to be started, stopped or restarted. */
-    object({ record: literal('service'), change: serviceChangeSchema }),
-    /** How to check the old version after a rollback. */
-    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
-    /**
-     * The change that record number `of` announced, or the `nth` of several, counting from 0, is undone. `was_made`
-     * says whether the change had been made at all; `lost` says which file of the host could not be put back.
-     */
-    object({
-        record: literal('undone'),
-        of: schemas_int().check(_positive()),
-        nth: exactOptional(schemas_int().check(_nonnegative())),
-        was_made: schemas_boolean(),
-        lost: exactOptional(schemas_string()),
-    }),
-    /** The point of no return: the new version is what this host runs. */
-    object({
-        record: literal('commit'),
-        at: timeSchema,
-        rows: array(installedRowSchema),
-        removed: exactOptional(array(removedRowSchema)),
-        discard: array(snapshotPathSchema),
-        project: exactOptional(projectVersionSchema),
-    }),
-    /** The end of the run, recorded by the run or by a recovery before the report is sent. */
-    object({
-        record: literal('end'),
-        end: deploymentEndSchema,
-        /** The run, or an earlier recovery, did not restore or check all services: the next recovery has to do that. */
-        unfinished: exactOptional(literal(true)),
-    }),
-    /** The hub has accepted the report of the run's end. */
-    object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
-    /** The run `by`, perhaps this run in its post step, begins to roll this run back. */
-    object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
-]));
-/**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or `append` throws.
- * Other records are dropped if they cannot be written: a rollback must not depend on them.
- */
-const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
-/** The journal does not grow for these records: they use the room that announcements leave free. */
-const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
-const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
-/**
- * Returns the commit, or undefined if there is none or if any change was undone: a run whose commit could not be made
- * durable rolls back.
- */
-function findCommit(records) {
-    const wasUndone = records.some(entry => entry.record === 'undone');
-    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
-}
-/** Returns the host's record from the moment when the run locked the host; undefined if that record is not known. */
-function findHostRecord(records) {
-    const found = records.find(entry => entry.record === 'host');
-    return found && recordOf(found.file);
-}
-/** Returns the changes that were announced and are not undone yet, oldest first. */
-function pendingChanges(records) {
-    let pending = [];
-    for (const [index, record] of records.entries()) {
-        const announced = numberedIn(record, index + 1);
-        if (announced.length > 0)
-            pending = pending.map(change => ({ ...change, wasMade: true }));
-        pending.push(...announced);
-        if (record.record === 'undone')
-            pending = pending.filter(change => !isUndoneBy(change, record));
-        // After this end, no change is left to undo, even if there was no room to record each undo.
-        else if (record.record === 'end' && record.end.rollback?.restored !== false)
-            pending = [];
-        else if (record.record === 'end')
-            pending = pending.map(({ wasMade: _, ...change }) => change);
-    }
-    return pending;
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/installed/origin.js
 /** True if a row is from this origin. */
 function isFrom({ contract, slug }, origin) {
@@ -21322,18 +20708,6 @@ function readJournal(path) {
     verifySequence(parsed.data);
     verifyBehind(text);
     return parsed.data;
-}
-/**
- * Returns the journal's first record, whatever the other records contain. Returns undefined if the journal cannot be
- * read, if one of its lines is damaged, or if its first record is invalid. Never throws.
- */
-function readBegin(path) {
-    try {
-        return beginSchema.safeParse(readText(path)?.records[0]).data;
-    }
-    catch {
-        return undefined;
-    }
 }
 /**
  * Returns the changes that were announced after a torn record. None of them was made, unless a damaged disk tore that
@@ -21607,22 +20981,26 @@ function interruptedState({ flows }, { facts, states }) {
 
 
 
+
+
 /**
- * Checks that no other run is in progress, and that none has left a journal to recover. Throws as `findUnended` does.
- * Also throws DeploymentError `inconsistent` if the rollback of an earlier run failed and the host may have neither
- * version intact. Throws `locked` if another run is in progress, or was interrupted and can be recovered.
+ * Checks that no other run is changing the host, and that none died after it had announced a change. Throws as
+ * `findUnended` does. Also throws DeploymentError `inconsistent` if the rollback of an earlier run failed and the host
+ * may have neither version intact. Throws `locked` if another run is changing the host, or was interrupted and can be
+ * recovered.
  */
 async function requireAtRest(host, signal) {
     const { layout } = host;
     const other = await findUnended(host, signal);
-    if (other === undefined)
+    if (other === undefined || ('records' in other && !hasAnnounced(other.records)))
         return;
     if ('records' in other)
         verifyRestored(layout, other.records);
     throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended, or when the next deployment or dist/recover.js has recovered this host.`);
 }
 /**
- * Finds the run whose journal is on this host, if there is one. Throws DeploymentError `inconsistent` if that run
+ * Finds the run whose journal is on this host, if there is one. A live run that has announced nothing yet, because it
+ * is still downloading, does not count. Throws DeploymentError `inconsistent` if that run
  * cannot be recovered, and as `readUnended` and `requireNothingStranded` do.
  */
 async function findUnended(host, signal) {
@@ -21641,9 +21019,21 @@ async function readUnended(layout, signal) {
         return undefined;
     const holder = await describeLiveHolder(layout.lock, signal);
     if (holder !== undefined)
-        return { holder };
+        return isAnnounced(layout) ? { holder } : undefined;
     const records = readRecords(layout);
     return records.length === 0 ? undefined : { records };
+}
+/** True if the journal announces a change, even an undone one, or cannot be read. */
+function isAnnounced({ journal }) {
+    try {
+        return hasAnnounced(readJournal(journal) ?? []);
+    }
+    catch {
+        return true;
+    }
+}
+function hasAnnounced(records) {
+    return records.some(({ record }) => REQUIRED.has(record));
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
@@ -21742,16 +21132,30 @@ function withInstalled(before, { rows, removed, project }) {
         projects: retainVersions(before.projects, project, rowsLeft),
         // A path that was discarded earlier may name a snapshot again.
         discard: before.discard.filter(path => !kept.has(path)),
-        unrestored: before.unrestored,
     };
 }
 /** Records the snapshots that could not be removed yet. The record is durable on return. */
 async function recordDiscarded(layout, discard) {
     await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] });
 }
-/** Records the services that could not be restored. The record is durable on return. */
-async function recordUnrestored(layout, unrestored) {
-    await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] });
+/**
+ * Records the parts with a service that still has to be restarted and checked. Writes nothing if the record says so
+ * already; otherwise, the record is durable on return.
+ */
+async function recordPending(layout, isPending) {
+    const before = readHostRecord(layout);
+    const installed = withPending(before.installed, isPending);
+    if (installed.some((row, at) => row !== before.installed[at]))
+        await writeRecord(layout, { ...before, installed });
+}
+/** Returns the rows with the fact `service_pending` for the rows for which `isPending` is true. */
+function withPending(rows, isPending) {
+    return rows.map(row => {
+        const { service_pending: was = false, ...others } = row;
+        if (isPending(row) === was)
+            return row;
+        return was ? others : { ...others, service_pending: true };
+    });
 }
 /** Returns the row of a part, or undefined if there is none. */
 function findInstalled(rows, part) {
@@ -22242,13 +21646,11 @@ function redactRecord(record, redact) {
             return { ...record, error: record.error === null ? null : redact(record.error) };
         case 'end':
             return { ...record, end: redactTexts(record.end, redact, END_WORDS) };
-        case 'held':
         case 'host':
         case 'state':
         case 'change':
         case 'changes':
         case 'service':
-        case 'healthchecks':
         case 'undone':
         case 'commit':
         case 'reported':
@@ -22500,67 +21902,1152 @@ function orNone(read) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/failed-end.js
+;// CONCATENATED MODULE: ./build/install/reports/audit.js
 
+
+
+
+
+
+
+/** Follows no symlink and waits for no pipe. */
+const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_APPEND | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
+/** How far back to look for a line that a dead run has already written. */
+const TAIL_BYTES = 64 * 1024;
+const audit_MAX_BYTES = 16 * 1024 * 1024;
+/** The maximum number of audit files: the current one and the earlier ones. */
+const MAX_FILES = 4;
 /**
- * Builds the end of a run that failed; the caller adds the result of a rollback. The outcome is `inconsistent` if the
- * error has that code, because an earlier run may have left the host with neither version intact. Otherwise, the
- * outcome is `failed`.
+ * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
+ * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has reached 16 MiB,
+ * a single rename adds the time to the file's name, and a new file begins. At most four files are kept.
  */
-function failedEnd({ record, tools }, { code, message }) {
-    const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
-    const outcome = code === 'inconsistent' ? code : 'failed';
-    const sentence = step === null ? message : `${step}: ${message}`;
-    return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } });
+async function appendAudit({ layout, secrets }, report) {
+    const known = redactReport(report, secrets);
+    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known;
+    const { host_id, run, sources } = known;
+    const line = {
+        at: report.completed_at,
+        deployment_id,
+        contract,
+        kind,
+        slug,
+        id,
+        version,
+        previous_version,
+        artifact_sha256,
+        outcome,
+        error_code: report.error?.code ?? null,
+        host_id,
+        actor: run.actor,
+        run_url: run.url,
+        ...(sources === undefined ? {} : { sources }),
+    };
+    const [path, text] = [auditPath(layout), JSON.stringify(line)];
+    if ((await appendLine(path, text)) === 'written')
+        return;
+    await rotate(layout);
+    await appendLine(path, text);
+}
+/** Writes nothing into a full file. Also returns `written` if the file already has the line. */
+async function appendLine(path, text) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
+    try {
+        const lines = readTail(fd).split('\n');
+        if (lines.some(known => keyOf(known) === keyOf(text)))
+            return 'written';
+        if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= audit_MAX_BYTES)
+            return 'full';
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await syncFile(fd);
+        return 'written';
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
+async function rotate(layout) {
+    const time = new Date().toISOString().replaceAll(':', '-');
+    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
+    await syncDirectory(layout.own);
+    const rotated = (0,external_node_fs_namespaceObject.readdirSync)(layout.own).filter(name => ROTATED.test(name));
+    for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES))
+        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
+}
+const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
+/**
+ * Identifies a line by its deployment and outcome. Ignores the time, because a recovery may find the same outcome at
+ * another time.
+ */
+function keyOf(line) {
+    return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
+}
+function readTail(fd) {
+    const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
+    return tail.toString('utf8', 0, (0,external_node_fs_namespaceObject.readSync)(fd, tail, 0, tail.length, size - tail.length));
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/unreported-run.js
+;// CONCATENATED MODULE: ./build/install/reports/prune-reports.js
 
 
 
 
-
-
-
-
+const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
 /**
- * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
- * nothing to a hub. Never throws for a failure of the run: the result contains the error.
+ * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
+ * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
+ * clock was set back, or a file whose name does not look like a report's. Never throws.
  */
-async function runUnreported(deployment, { name, doing, run, fail }) {
+function pruneReports(report, slug, keep) {
+    const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
+    const isOfThis = slug === null ? isNamelessIn(folder) : (name) => slugOf(name) === slug;
+    const others = namesIn(folder).filter(name => name !== newest && isOfThis(name));
+    const excess = others.length + 1 - Math.max(keep, 1);
+    if (excess <= 0)
+        return;
+    for (const name of others.toSorted().slice(0, excess))
+        tryUnlinkSync((0,external_node_path_namespaceObject.join)(folder, name));
+}
+function slugOf(name) {
+    return NAME.exec(name)?.[1];
+}
+/**
+ * Reads the reports, because the name of a report without a slug contains the deployment's id, which looks like a slug.
+ */
+function isNamelessIn(folder) {
+    return name => slugOf(name) !== undefined && readSlug((0,external_node_path_namespaceObject.join)(folder, name)) === null;
+}
+function readSlug(path) {
     try {
-        for (const accepted of requireSafeHost(deployment.host))
-            deployment.tools.log.warning(accepted);
-        deployment.noteRunning();
-        const dryRun = await run();
-        return { ...conclude(deployment, name), dryRun };
+        return JSON.parse(readStateFileSync(path) ?? '').slug;
+    }
+    catch {
+        return undefined;
+    }
+}
+function namesIn(folder) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(folder);
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/net/exchange/failures.js
+
+
+/** A failure that another attempt may avoid: a failed connection, or an answer that may differ later. */
+class TransientError extends ArtifactError {
+    /** False when no byte of the request can have reached the server. */
+    sent;
+    constructor(code, message, options) {
+        super(code, message, options);
+        this.sent = options.sent;
+    }
+}
+/**
+ * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
+ * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
+ * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
+ */
+function explainFailure(error, { server, foreign, sent }) {
+    if (error instanceof DeployError)
+        return error;
+    const code = errnoOf(error) ?? '';
+    const reason = foreign ? foreignReason(error, code) : reasonOf(error);
+    if (code.startsWith('HPE_')) {
+        const advice = server.startsWith('http:')
+            ? 'check the URL and its port, and whether the URL should be https instead of http.'
+            : 'check the URL and its port.';
+        const message = `${server} did not send a valid HTTP response (${reason}): ${advice}`;
+        return new ArtifactError('bad_response', message, { cause: error });
+    }
+    if (CERTIFICATE_CODE.test(code)) {
+        const refused = `The certificate of ${server} was refused (${reason}), and nothing was sent.`;
+        if (!UNKNOWN_ISSUER.test(code))
+            return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error });
+        return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
+    }
+    if (!sent && NO_TLS_CODE.test(code)) {
+        const message = `${server} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`;
+        return new TransientError('network', message, { sent, cause: error });
+    }
+    const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`;
+    return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
+        sent,
+        cause: error,
+    });
+}
+/** Advice for a server that cannot be reached. */
+const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
+const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
+/** A code that begins with ERR_SSL_ is about another fault, for example a server that requires a client certificate. */
+const CERTIFICATE_CODE = /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/;
+/** The certificate errors that another authority in ca-file could fix. */
+const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
+const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.';
+const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
+/** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
+const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
+const NO_REASON = 'no reason given';
+/** Quotes only the code, and the status with which the operator's own proxy refused the connection. */
+function foreignReason(error, code) {
+    const status = code === 'ERR_PROXY_TUNNEL' ? error.statusCode : undefined;
+    return typeof status === 'number' ? `${code}: the proxy answered HTTP ${status}` : code || NO_REASON;
+}
+function reasonOf(error) {
+    if (error instanceof AggregateError && error.errors.length > 0)
+        return reasonOf(error.errors[0]);
+    const message = error instanceof Error ? error.message : String(error);
+    const known = message.replace(NODE_HINT, '');
+    return cleanForeignText(known === '' ? (errnoOf(error) ?? NO_REASON) : known, 200);
+}
+
+;// CONCATENATED MODULE: ./build/net/limits.js
+/** A wire's `timeouts` option may replace these two. */
+const CONNECT_TIMEOUT_MS = 10_000;
+const IDLE_TIMEOUT_MS = 30_000;
+const MAX_REDIRECTS = 5;
+/** Attempts after the first one. */
+const MAX_RETRIES = 3;
+/** The n-th wait is random, at most base * 2^(n-1), and at most the cap, unless `Retry-After` asks for more. */
+const BACKOFF_BASE_MS = 500;
+const BACKOFF_CAP_MS = 8_000;
+const RETRY_AFTER_CAP_MS = 30_000;
+/** The maximum length of a quotation from an answer's body in a message. */
+const MAX_QUOTED_BODY_CHARS = 2048;
+/** A download buffers two blocks of this size. */
+const WRITE_BLOCK_BYTES = 1024 * 1024;
+
+;// CONCATENATED MODULE: ./build/net/retries.js
+
+
+/** The number of attempts after which a call failed, by the error that the call threw. */
+const attemptsByError = new WeakMap();
+/** Returns the number of attempts after which a call failed with this error; 1 if that is not known. */
+function attemptsBefore(error) {
+    return (error instanceof Error ? attemptsByError.get(error) : undefined) ?? 1;
+}
+/**
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts. If the last
+ * attempt fails, throws its failure, for which `attemptsBefore` returns that number. Between attempts, waits an
+ * exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does
+ * not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once the deadline's
+ * signal is aborted, attempts nothing more and throws the signal's reason.
+ */
+async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
+    const { signal } = deadline;
+    let attempts = 0;
+    try {
+        for (;;) {
+            attempts += 1;
+            const outcome = await outcomeOf(attempt);
+            signal.throwIfAborted();
+            const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome));
+            const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs();
+            if (!again)
+                return { ...answerOf(outcome), attempts };
+            log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
+            await sleep(waitMs, signal);
+            signal.throwIfAborted();
+        }
     }
     catch (error) {
-        deployment.tools.log.did('failed');
-        if (deployment.state !== 'pending')
-            await fail();
-        return conclude(deployment, name, { thrown: causeOf(deployment, error, doing) });
+        const failure = signal.aborted ? signal.reason : error;
+        if (failure instanceof Error)
+            attemptsByError.set(failure, attempts);
+        throw failure;
     }
 }
-function causeOf({ tools }, thrown, doing) {
-    if (tools.signal.aborted)
-        return tools.signal.reason;
-    return isSystemError(thrown) ? toHostError(thrown, doing) : thrown;
+/**
+ * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, at most RETRY_AFTER_CAP_MS;
+ * 0 for anything else. A date counts from the answer's own `Date`, so that this host's clock does not matter. Without a
+ * usable `Date`, the result for a date is 0.
+ */
+function parseRetryAfter({ 'retry-after': header = '', date = '' }) {
+    const text = header.trim();
+    const ms = /^\d+$/.test(text) ? Number(text) * 1000 : parseHttpDate(text) - parseHttpDate(date.trim());
+    return Number.isNaN(ms) ? 0 : Math.min(Math.max(ms, 0), RETRY_AFTER_CAP_MS);
 }
-function conclude(deployment, name, failure) {
-    const { record, tools, layout } = deployment;
-    const error = failure && toDeployError(failure.thrown);
-    const reported = notSent(`${name} reports nothing`);
-    const end = error === undefined ? buildEnd(tools.now(), { outcome: 'success' }) : failedEnd(deployment, error);
-    const isUnknown = error instanceof UntouchableHostError || end.outcome === 'inconsistent';
-    const running_version = isUnknown ? null : readRunningVersion(layout, record.facts);
-    const report = buildLocalReport(record, end, { reported, running_version });
+function parseHttpDate(text) {
+    return HTTP_DATE.test(text) ? Date.parse(text) : Number.NaN;
+}
+const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
+async function outcomeOf(attempt) {
+    try {
+        return { answer: await attempt() };
+    }
+    catch (error) {
+        if (error instanceof TransientError)
+            return { failure: error };
+        throw error;
+    }
+}
+function isWorthRetrying(outcome, policy) {
+    switch (policy) {
+        case 'never':
+            return false;
+        case 'connection-only':
+            return 'failure' in outcome && !outcome.failure.sent;
+        case 'transient':
+            return 'failure' in outcome || isTransientStatus(outcome.answer.status);
+    }
+}
+/** True for 408, 429 and 5xx: the same request may get another answer later. */
+function isTransientStatus(status) {
+    return status === 408 || status === 429 || status >= 500;
+}
+function maxBackoffMs(attempts) {
+    return Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1));
+}
+function requestedWaitMs(outcome) {
+    return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers) : 0;
+}
+function answerOf(outcome) {
+    if ('failure' in outcome)
+        throw outcome.failure;
+    return outcome.answer;
+}
+function describeOutcome(outcome) {
+    return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/report-sender.js
+
+/**
+ * Builds the result for a refusal by the hub. The status determines whether sending the report again can help: later
+ * after a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
+ */
+function refused(status, { attempts, error }) {
+    const denied = status === 401 || status === 403;
+    return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied };
+}
+/**
+ * Returns what the hub did instead of accepting a report. Without an answer, nobody knows whether the hub has the
+ * report.
+ */
+function refusalVerb({ status, denied }) {
+    return status === null && denied !== true ? 'did not confirm' : 'did not accept';
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/waiting-reports.js
+
+
+
+
+
+
+
+
+
+const MAX_WAITING = 200;
+/** The limit across all addresses, in case every run is refused before it can send anything. */
+const MAX_UNSENT = 400;
+/** A report that has waited longer is dropped. */
+const MAX_WAITING_DAYS = 30;
+const DAY_MS = 86_400_000;
+/** The limit for one warning. */
+const waiting_reports_MAX_NAMED = 5;
+const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
+/**
+ * The reports that were waiting on a host when they were read, oldest first. Entries that cannot be read as reports
+ * stay.
+ */
+class WaitingReports {
+    #place;
+    #entries;
+    #foreign;
+    constructor(place) {
+        const { outbox } = place.layout;
+        const names = (0,external_node_fs_namespaceObject.readdirSync)(outbox).filter(name => name.endsWith('.json'));
+        const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(outbox, name)));
+        this.#place = place;
+        this.#entries = entries.filter(entry => typeof entry !== 'string');
+        this.#foreign = entries.filter(entry => typeof entry === 'string');
+    }
+    warnOfForeign() {
+        if (this.#foreign.length === 0)
+            return;
+        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove them.`);
+    }
+    of(address) {
+        return this.#entries.filter(entry => entry.address === address);
+    }
+    /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of each address. */
+    dropOld(now) {
+        const { layout, log } = this.#place;
+        const left = this.#entries.filter(({ path }) => pathExistsSync(path));
+        const byAddress = Map.groupBy(left, ({ address }) => address);
+        const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
+        const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
+        const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
+        const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
+        if (gone.length > 0)
+            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}, which keeps reports for ${MAX_WAITING_DAYS} days, and at most ${MAX_WAITING} of one plugin, service or project for one hub. Local reports stay.`);
+    }
+}
+/**
+ * Keeps a report that the hub has not accepted, for the next run that reports to the same address. That run sends the
+ * waiting reports, and then drops the excess. A run that is refused early sends nothing, so this function itself drops
+ * the excess if more than 400 reports wait.
+ */
+async function keepInOutbox({ layout, log, secrets }, { address, report }) {
+    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2);
+    await replaceFile(entryPath(layout, report), `${text}\n`);
+    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
+        return;
+    new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at));
+}
+/** Removes the waiting report of this deployment, so that it is not sent again. Never throws. */
+function removeFromOutbox(layout, report) {
+    tryUnlinkSync(entryPath(layout, report));
+}
+/** Returns only the path if the file cannot be read as a waiting report. */
+function readWaiting(path) {
+    try {
+        return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
+    }
+    catch {
+        return path;
+    }
+}
+function entryPath(layout, { started_at, deployment_id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/close.js
+
+
+
+
+
+
+
+
+
+
+const LOCAL_REPORT = 'the local report';
+const REPORT_TIMEOUT_MS = 10_000;
+/**
+ * Reports how a deployment ended. Always writes the local report first, then reports to the hub, best-effort (contract
+ * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. Calls
+ * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
+ * left. Never throws: the result names anything that could not be written, and the outcome does not change.
+ */
+async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
+    const { record, end, address } = conclusion;
+    const { plannedSteps } = record;
+    const failures = new Map();
+    const running_version = runningAfter(host.layout, record.facts, end.outcome);
+    const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
+    const fresh = redactReport(known, host.secrets);
+    // An earlier run, whose journal stayed, may already have delivered this report.
+    const accepted = local_report_findAccepted(host.layout, fresh);
+    const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
+    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
+    onLocalReport({ report: unsent, reportPath: written, plannedSteps });
+    const attempts = conclusion.accepted ?? accepted?.attempts;
+    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent);
+    if (reported.accepted)
+        removeFromOutbox(host.layout, unsent);
+    if (address !== null && !reported.accepted)
+        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, { address, report: unsent }));
+    const report = { ...unsent, reported };
+    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
+    if (reportPath !== undefined && host.keepReports !== undefined)
+        pruneReports(reportPath, report.slug, host.keepReports);
+    await orNote(failures, 'the audit line', () => appendAudit(host, report));
+    return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) };
+}
+/**
+ * Reports a deployment only to the hub, best-effort: for use if nothing may be written on the host, or if there is no
+ * project root. Calls `onKnown` before it sends anything. Never throws.
+ */
+async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
+    const { previous_version: running_version } = record.facts;
+    const circumstances = { reported: notSent('not sent'), running_version };
+    const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets);
+    const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
+    onKnown(known);
+    if (sender === undefined)
+        return known;
+    const delivery = await sendNow({ sender, grace }, unsent);
+    const { attempts } = delivery;
+    if (delivery.accepted)
+        return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
+    log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id));
     return {
-        report: redactReport(report, tools.secrets),
-        reportPath: undefined,
-        plannedSteps: record.plannedSteps,
-        error,
+        ...known,
+        report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
+        delivery,
     };
+}
+/** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
+async function deliver(host, conclusion, report) {
+    const { address, accepted, onAccepted } = conclusion;
+    if (accepted !== undefined)
+        return { reported: { accepted: true, attempts: accepted, error: null } };
+    if (address === null)
+        return { reported: report.reported };
+    const delivered = await send(host, { address, report });
+    if (delivered.reported.accepted)
+        await onAccepted?.(delivered.reported.attempts);
+    return delivered;
+}
+async function send(host, { address, report }) {
+    const { sender, log, secrets, grace } = host;
+    if (sender?.address !== address)
+        return {
+            reported: notSent('waits in the outbox for a run that reports the same plugin, service or project to the same hub'),
+        };
+    const delivery = await sendNow({ sender, grace }, report);
+    const { attempts } = delivery;
+    if (delivery.accepted)
+        return { reported: { accepted: true, attempts, error: null }, delivery };
+    log.warning(describeUndelivered(delivery, report, host.run.id));
+    return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery };
+}
+/** Does not repeat the error that made the run itself fail, because the reader has already seen it. */
+function describeUndelivered(delivery, { error, deployment_id: id }, ownId) {
+    const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
+    const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`;
+    if (error?.message.includes(delivery.error))
+        return `${refusal}, for the same reason that the run failed.`;
+    return `${refusal} (this changes nothing on this host): ${delivery.error}`;
+}
+async function sendNow({ sender, grace }, report) {
+    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
+}
+/** Notes a failure. If a later attempt for the same subject succeeds, removes the note. */
+async function orNote(failures, subject, write) {
+    try {
+        const written = await write();
+        failures.delete(subject);
+        return written;
+    }
+    catch (error) {
+        failures.set(subject, (isSystemError(error) ? toHostError(error, `writing ${subject}`) : toDeployError(error)).message);
+        return undefined;
+    }
+}
+/**
+ * Gives only the first reason, because all writes usually fail for the same reason, for example because their folder is
+ * missing.
+ */
+function summarize(failures, { own }) {
+    const [reason] = failures.values();
+    if (reason === undefined)
+        return undefined;
+    return `Could not write ${listAll([...failures.keys()])}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
+}
+/** Also false if the path cannot be examined, because reporting never throws. */
+function isMissing(path) {
+    try {
+        return !pathExistsSync(path);
+    }
+    catch {
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/duration.js
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
+const DURATION_FORM = /^(\d{1,6})([smh])$/;
+/**
+ * The form of a duration of `min` to `max` seconds as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`). The parsed
+ * value is in seconds.
+ */
+function durationSchema(min, max) {
+    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
+    const within = [_gte(min, { error }), _lte(max, { error })];
+    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
+    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
+}
+function secondsOf(text) {
+    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
+    return Number(count) * SECONDS_PER_UNIT[unit];
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
+
+
+
+
+const MAX_HEALTHCHECK_SECONDS = 600;
+const DEFAULT_HEALTHCHECK_SECONDS = 30;
+const MAX_HEALTHCHECK_RETRIES = 20;
+const MAX_NOTIFY_MESSAGE_CHARS = 500;
+/** The first component may also be a project archive's own name for its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".", ".." or backslashes',
+}));
+const messageSchema = schemas_string()
+    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
+const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
+const stepKeys = {
+    id: stepIdSchema,
+    depends_on: schemas_default(array(stepIdSchema), []),
+    snapshot: schemas_default(schemas_boolean(), false),
+};
+/** For the tool that seals a project. The signed manifest repeats the source, and only the manifest counts. */
+const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
+/** The keys of every step. */
+const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
+/** The form of a step, by its action; unknown actions and keys are refused. */
+const stepSchema = discriminatedUnion('action', [
+    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
+    strictObject({
+        ...stepKeys,
+        action: literal(['provision', 'configure_plugin']),
+        plugin: idSchema,
+    }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
+    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
+    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
+    strictObject({
+        ...stepKeys,
+        action: literal('healthcheck'),
+        plugin: exactOptional(idSchema),
+        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
+    }),
+    strictObject({
+        ...stepKeys,
+        action: literal('notify'),
+        event: stepIdSchema,
+        message: exactOptional(messageSchema),
+    }),
+]);
+/** Returns the keys that a step with `action` accepts; if the action is unknown, the keys that every step accepts. */
+function keysOfStep(action) {
+    const shapes = stepSchema.def.options.map(option => option.shape);
+    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
+    return Object.keys(shape ?? { ...stepKeys, action });
+}
+/** Builds the step in the form that the rest of the program uses. */
+function buildStep(written, position) {
+    const { depends_on: dependsOn, ...rest } = written;
+    if (rest.action !== 'healthcheck')
+        return { ...rest, dependsOn, ...position };
+    const { timeout: timeoutSeconds, ...check } = rest;
+    return { ...check, timeoutSeconds, dependsOn, ...position };
+}
+
+;// CONCATENATED MODULE: ./build/install/services/service.js
+/** Returns the same key for the same service. */
+function keyOfService(service) {
+    return JSON.stringify(service);
+}
+/** Returns the service that a state file names, or undefined if this host config has none for that name. */
+function findNamed(config, part) {
+    if (part !== null)
+        return serviceOf(config, part);
+    const { scope, projectUnit } = config.systemd;
+    return config.supervisor === 'systemd' && projectUnit !== undefined
+        ? { supervisor: 'systemd', scope, unit: projectUnit }
+        : undefined;
+}
+/** Describes a service by the name that state files have for it. */
+function describePart(part) {
+    return part === null ? 'the unit of the whole project' : `the service of ${part}`;
+}
+/** Returns the service of an id, or undefined if the host config names no supervisor or says `none`. */
+function serviceOf(config, id) {
+    const named = config.plugins.get(id);
+    const fill = (template) => template.replaceAll('{id}', id);
+    switch (config.supervisor) {
+        case undefined:
+        case 'none':
+            return undefined;
+        case 'systemd':
+            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
+        case 'docker':
+            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
+        case 'kubernetes': {
+            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
+            return {
+                supervisor: 'kubernetes',
+                namespace,
+                deployment: fill(named?.deployment ?? deployment),
+                kubeconfig,
+                context,
+            };
+        }
+    }
+}
+/**
+ * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one; otherwise, the
+ * id's own service.
+ */
+function projectServiceOf(config, id) {
+    return findNamed(config, null) ?? serviceOf(config, id);
+}
+/**
+ * Returns the name of a systemd unit alone, because such names are recognized as units. Otherwise, returns the type and
+ * the name.
+ */
+function shortName(service) {
+    return service.supervisor === 'systemd' ? service.unit : describeService(service);
+}
+/** Returns the service's type and name, for an operator. */
+function describeService(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
+        case 'docker':
+            return `container ${service.container}`;
+        case 'kubernetes':
+            return `deployment ${service.namespace}/${service.deployment}`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/services/healthchecks.js
+
+
+/**
+ * Returns a step's checks: the check of the step's plugin, or, if the step names none, the checks of all these ids.
+ * Equal checks are returned once, and an id with nothing to examine has no check.
+ */
+function healthchecksOf(step, config, ids) {
+    return uniqueChecks(checksOf(step, config, ids));
+}
+/** Returns equal checks only once. */
+function uniqueChecks(checks) {
+    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
+    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
+}
+/** Returns the ids whose service or check a step examines. */
+function examinedBy(step, config, ids) {
+    return checksOf(step, config, ids).map(({ id }) => id);
+}
+/** Returns the check of a restored part for which no step of a plan says how long the check may take. */
+function checkOfRestored(config, { id, version }, service) {
+    const check = config.plugins.get(id)?.healthcheck ?? null;
+    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
+    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: version };
+}
+/** True if a check has a service or a probe to examine. */
+function isExamining({ service, check }) {
+    return service !== null || check !== null;
+}
+function checksOf(step, config, ids) {
+    const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
+    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+        id,
+        service: findService(config, id) ?? null,
+        check: config.plugins.get(id)?.healthcheck ?? null,
+        timeout_seconds: step.timeoutSeconds,
+        retries: step.retries,
+    }));
+    return checks.filter(isExamining);
+}
+/**
+ * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
+ */
+function expectVersion(healthcheck, version) {
+    const { check } = healthcheck;
+    if (check?.probe.type !== 'http' || check.probe.body === undefined)
+        return healthcheck;
+    const probe = { ...check.probe, body: check.probe.body.replaceAll('{version}', version ?? '') };
+    return { ...healthcheck, check: { ...check, probe } };
+}
+
+;// CONCATENATED MODULE: ./build/install/services/commands.js
+
+
+/** The supervisor's own command line that carries out an order, as an argument list, without a shell. */
+function actionCommand(order) {
+    const { service, action, isQueued } = order;
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
+        case 'docker':
+            return ['docker', action, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
+    }
+}
+/** The command line that asks for a service's state; `parseState` reads the answer. */
+function stateCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'is-active', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
+    }
+}
+/** Reports an action in the past tense: `greeter.service restarted`. */
+function inPast({ service, action }) {
+    return `${shortName(service)} ${PAST_TENSE[action]}`;
+}
+const PAST_TENSE = { start: 'started', stop: 'stopped', restart: 'restarted' };
+/** The command line that shows an operator the last lines of a service's log. */
+function logCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `journalctl ${service.scope === 'user' ? '--user ' : ''}-u ${service.unit} -n 50`;
+        case 'docker':
+            return `docker logs --tail 50 ${service.container}`;
+        case 'kubernetes':
+            return [...kubectl(service), 'logs', '--tail=50', `deployment/${service.deployment}`].join(' ');
+    }
+}
+/**
+ * The command line whose answer changes with every start of a unit or container, even a start by the supervisor itself.
+ * For a Kubernetes deployment, the answer is the time at which its availability last changed.
+ */
+function runCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
+    }
+}
+/**
+ * The command line that asks how many times each container of a Kubernetes deployment was restarted within its pod.
+ * `labels` selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
+ */
+function restartsCommand(service, labels) {
+    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
+}
+/** Returns the sum of the restarts of all containers. New pods add nothing, and deleted pods are not counted. */
+function parseRestarts(text) {
+    return text
+        .split(' ')
+        .map(Number)
+        .reduce((sum, count) => sum + count, 0);
+}
+/**
+ * The command line that makes a supervisor forget the recent starts of a service; undefined for a supervisor without
+ * such a command.
+ */
+function forgetStartsCommand(service) {
+    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
+}
+/** Parses the answer to `stateCommand`. */
+function parseState(service, answer) {
+    // systemctl is-active also reports the state through its exit code, which is not 0 for "activating", for example.
+    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
+    switch (service.supervisor) {
+        case 'systemd':
+            return parseUnitState(text);
+        case 'docker':
+            return parseContainerState(text);
+        case 'kubernetes':
+            return parseDeploymentState(text);
+    }
+}
+/**
+ * True if the output of a failed `stateCommand` says that the service does not exist. Always false for systemd, which
+ * reports a missing unit as inactive.
+ */
+function saysMissing(service, output) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return false;
+        case 'docker':
+            return /\bno such (?:object|container)\b/i.test(output);
+        case 'kubernetes':
+            return /\(NotFound\)/.test(output);
+    }
+}
+const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
+/** An old systemctl reports a unit that does not exist as `unknown`. */
+const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
+const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
+const DOCKER_RUN = '{{.State.StartedAt}}';
+const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
+const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
+const KUBERNETES_STATE = [
+    '{.metadata.generation}',
+    '{.status.observedGeneration}',
+    '{.spec.replicas}',
+    '{.status.updatedReplicas}',
+    '{.status.availableReplicas}',
+    '{.status.replicas}',
+    '{.spec.selector.matchLabels}',
+].join(' ');
+const SINGLE = { replicas: null, labels: null };
+function parseUnitState(text) {
+    const up = UP_UNITS.has(text);
+    const running = text === 'active';
+    const words = `is ${text} (ActiveState)${running ? '' : ', expected active'}`;
+    return { known: up || DOWN_UNITS.has(text), up, running, ...SINGLE, words };
+}
+function parseContainerState(text) {
+    const [status, health] = text.split(' ');
+    return {
+        known: text !== '',
+        up: /^(?:running|restarting)\b/.test(text),
+        running: text === 'running' || text === 'running healthy',
+        ...SINGLE,
+        words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
+    };
+}
+/** kubectl may leave a field empty if its value is 0. */
+function parseDeploymentState(text) {
+    const fields = text.split(' ');
+    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
+    const isComplete = updated === wanted && available === wanted && all === wanted;
+    const running = observed >= generation && wanted > 0 && isComplete;
+    const words = `has replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
+    const known = /^\d+$/.test(fields[2] ?? '');
+    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
+}
+/**
+ * Parses labels, which kubectl prints as JSON. Returns null if there are none, or if an older kubectl prints them in
+ * another form.
+ */
+function parseLabels(text) {
+    try {
+        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
+        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+        return selector.length === 0 ? null : selector.join(',');
+    }
+    catch {
+        return null;
+    }
+}
+function systemctl(service) {
+    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
+}
+function kubectl(service) {
+    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
+    const context = service.context === null ? [] : [`--context=${service.context}`];
+    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
+}
+function kubernetesAction({ action, replicas }) {
+    switch (action) {
+        case 'start':
+            return ['scale', `--replicas=${replicas || 1}`];
+        case 'stop':
+            return ['scale', '--replicas=0'];
+        case 'restart':
+            return ['rollout', 'restart'];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/services/environment.js
+
+/**
+ * The variables that each supervisor's command line uses to find its daemon or cluster; the command line may also use
+ * files in `HOME`.
+ */
+const WHEREABOUTS = {
+    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
+    docker: [
+        'DOCKER_HOST',
+        'DOCKER_CONTEXT',
+        'DOCKER_CONFIG',
+        'DOCKER_TLS_VERIFY',
+        'DOCKER_CERT_PATH',
+        'DOCKER_API_VERSION',
+        'XDG_RUNTIME_DIR',
+    ],
+    kubernetes: ['KUBECONFIG'],
+};
+/**
+ * The environment of a supervisor's command line: the variables that every child gets, and those that the command line
+ * uses to find its daemon or cluster.
+ */
+function supervisorEnvironment(service) {
+    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
+}
+/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
+function runtimeDirectory(service) {
+    const uid = process.getuid?.();
+    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
+        return {};
+    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
+}
+/**
+ * For commands from the host config: the variable that says whether the deployment has so far changed what the host
+ * runs.
+ */
+function changedVariable({ changed }) {
+    return { DEPLOYMENT_CHANGED: String(changed) };
+}
+
+;// CONCATENATED MODULE: ./build/install/services/supervise.js
+
+
+
+
+
+
+const ACTION_TIMEOUT_MS = 5 * 60_000;
+const STATE_TIMEOUT_MS = 30_000;
+/**
+ * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
+ * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
+ */
+async function superviseService(order, limits = {}) {
+    const { service, action } = order;
+    const command = actionCommand(order);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
+    if (end.kind === 'exited' && end.code === 0)
+        return;
+    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
+}
+/**
+ * Asks the supervisor about a service. If the supervisor gives no usable answer, the state is unknown and the evidence
+ * says why.
+ */
+async function readServiceState(service, limits = {}) {
+    const command = stateCommand(service);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
+    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
+    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`;
+    return { ...state, missing, evidence: `${describeService(service)}${answer}` };
+}
+/**
+ * Finds the service that runs a part for which no plan names one. It has the name in the part's row of the host config,
+ * or else the usual name. If no row names the service, and no service with the usual name exists (with systemd: runs),
+ * the project-wide unit runs the part. Returns undefined if there is no project-wide unit and no row of the part either.
+ */
+async function findServiceOf(config, id, limits = {}) {
+    const row = config.plugins.get(id);
+    const service = serviceOf(config, id);
+    if (service === undefined)
+        return undefined;
+    const own = { service, part: id };
+    if ((row?.unit ?? row?.container ?? row?.deployment) !== undefined)
+        return own;
+    if (!supervise_isAbsent(service, await readServiceState(service, limits)))
+        return own;
+    const projectWide = findNamed(config, null);
+    if (projectWide !== undefined)
+        return { service: projectWide, part: null };
+    return row === undefined ? undefined : own;
+}
+/** systemd reports a unit that does not exist in the same way as a stopped one. */
+function supervise_isAbsent({ supervisor }, { missing, words }) {
+    return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
+}
+/** Returns the answer to `runCommand`, by which a new start is recognized, or null if the supervisor gives none. */
+async function readServiceRun(service, limits = {}) {
+    return await ask(service, runCommand(service), limits);
+}
+/**
+ * Returns how many times containers of a Kubernetes deployment were restarted within their pods: such a restart may be
+ * too brief to make the deployment unavailable. Returns null for other supervisors, or if the number is not known.
+ */
+async function readRestarts(service, { labels }, limits = {}) {
+    if (service.supervisor !== 'kubernetes' || labels === null)
+        return null;
+    const answer = await ask(service, restartsCommand(service, labels), limits);
+    return answer === null ? null : parseRestarts(answer);
+}
+async function ask(service, command, limits) {
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
+}
+/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. */
+async function forgetStarts(service, limits = {}) {
+    const command = forgetStartsCommand(service);
+    if (command === undefined)
+        return;
+    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
+}
+const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
+/** Describes the end of a child as a predicate whose subject is the program. */
+function describeEnd(end) {
+    switch (end.kind) {
+        case 'exited':
+            return `returned exit code ${end.code}${describeOutput(end.output)}`;
+        case 'signalled':
+            return `was killed by ${end.signal}${describeOutput(end.output)}`;
+        case 'timed_out':
+            return `did not finish in time${describeOutput(end.output)}`;
+        case 'not_started':
+            return `could not be started (${cleanForeignText(end.error.message)})`;
+    }
+}
+function describeOutput(output) {
+    const text = cleanForeignText(output, 2048);
+    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/snapshots.js
+
+
+
+
+
+
+/**
+ * Returns the name of the next snapshot in the folder of a place. The name consists of the number after the highest one
+ * in the folder or on record, a hyphen, and the version or `unknown`.
+ */
+function nextSnapshotName(folder, version, recorded = []) {
+    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
+    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
+    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
+    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
+}
+/**
+ * Returns the recorded snapshots that still exist in the folder of a place, with those of their kept paths that exist.
+ */
+function existingSnapshots(folder, rows) {
+    return rows.flatMap(({ kept_paths: kept, ...row }) => {
+        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
+        if (!pathExistsSync(path))
+            return [];
+        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
+    });
+}
+/** Returns the row with these kept paths, or the row itself if there are none. */
+function withKeptPaths(row, keptPaths) {
+    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
+}
+/** True if a snapshot must not be pruned, because nobody could fetch its content again. */
+function isIrreplaceable(row) {
+    return row.artifact_sha256 === null || row.kept_paths !== undefined;
+}
+/**
+ * Chooses the snapshots to keep. Of the snapshots without changes made on this host, keeps the newest `limit`, but at
+ * least one (the last good version). Of those with such changes, also keeps the newest `limit`, but at least one. Keeps
+ * every snapshot whose content nobody could fetch again, because we did not install it or because it contains kept
+ * paths.
+ */
+function chooseRetained(rows, limit) {
+    const newestOf = (some) => some.slice(-Math.max(limit, 1));
+    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
+    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
+    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
+}
+/** True if a snapshot contains a version as it was installed, without later changes on this host. */
+function isGenuine({ modified }) {
+    return modified === undefined;
+}
+function snapshots_listNames(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
 }
 
 ;// CONCATENATED MODULE: external "node:string_decoder"
@@ -23265,7 +23752,7 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
     catch (error) {
         signal?.throwIfAborted();
         const name = row === undefined ? placeName(tree) : placePath(placeOf(row));
-        log.warning(`${name} is not compared with what was installed. ${reasonOf(error, layout, row)}`);
+        log.warning(`${name} is not compared with what was installed. ${drift_reasonOf(error, layout, row)}`);
         return undefined;
     }
 }
@@ -23294,7 +23781,7 @@ function* withoutStamps(record) {
         yield { ...item, stamp: undefined };
 }
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
-function reasonOf(error, layout, identity) {
+function drift_reasonOf(error, layout, identity) {
     if (!(error instanceof TreeRecordDamage) || identity === undefined)
         return toHostError(error, 'reading the installed files or their record').message;
     return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
@@ -23502,121 +23989,509 @@ function isModified(drift) {
     return instead !== undefined || added.length + removed.length + changed.length > 0;
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/step-entry.js
+;// CONCATENATED MODULE: ./build/install/steps/switch/next-snapshot.js
 
-/** Starts to measure the time of one step. The returned function builds the entry of that step. */
-function startEntry(step) {
-    const started = monotonicMs();
-    return end => entryOf(step, end, monotonicMs() - started);
+
+
+
+
+
+
+/**
+ * Plans the snapshot of the tree that is installed at a place, named with the next number and `version`. Throws as
+ * `requireSwitchable` does, for example if the tree can no longer be moved.
+ */
+async function nextSnapshot(deployment, place, version) {
+    const { layout } = deployment;
+    requireSwitchable(deployment, place);
+    const folder = snapshotsPath(layout, place);
+    const { installed, removed } = readHostRecord(layout);
+    // A snapshot that this deployment restores has left the folder, but its name is still recorded.
+    const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
+    // These folders belong to this action alone and mean nothing while they are empty, so they need no journal.
+    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
+    await makePrivateDirectories(folder);
+    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
+    return { name, path, move: { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) } };
 }
-/** Builds the entry of a step that has taken this many milliseconds. */
-function entryOf({ id, action }, end, milliseconds) {
-    const duration_ms = Math.round(milliseconds);
-    if (typeof end === 'string')
-        return { id, action, status: end, duration_ms, error: null };
-    if ('did' in end)
-        return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) };
-    if ('failed' in end)
-        return { id, action, status: 'failed', duration_ms, error: end.failed };
-    return { id, action, status: 'warned', duration_ms, error: end.warning };
+/** Logs the new place of a tree that was modified on this host. */
+async function announceModified(deployment, place, { path }) {
+    const drift = await deployment.drift.of(place);
+    const from = installPath(deployment.layout, place);
+    if (isModified(drift))
+        deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
 }
-/** Builds the entry of a step that was not run. */
-function notRun({ id, action }) {
-    return { id, action, status: 'not_run', duration_ms: 0, error: null };
+
+;// CONCATENATED MODULE: ./build/install/host/trees/drift-note.js
+
+
+
+
+
+
+
+const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
+const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
+/** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
+function driftNotePath(stagingFolder, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
 }
-function resultOf({ did, checked }) {
-    return checked === undefined ? { did } : { did, checked: [...checked] };
+/**
+ * Notes the differences that exist between a tree and its record before the deployment, so that a rollback can
+ * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
+ * rollback can only verify less.
+ */
+async function noteDrift(stagingFolder, tree, drift) {
+    const path = driftNotePath(stagingFolder, tree);
+    const states = [];
+    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
+        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
+    });
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
+}
+/** Returns the note; undefined if there is none that can be read, for example after a power cut. */
+function readDriftNote(stagingFolder, part) {
+    try {
+        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
+        return { ...note, states: new Map(note.states) };
+    }
+    catch {
+        return undefined;
+    }
+}
+async function findLater(before, now) {
+    const later = { damaged: [], written: [] };
+    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
+        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
+        const noted = before.note.states.get(path);
+        if (noted === (now.instead ?? stateText(item)))
+            return;
+        const isWritten = isWrittenSince(noted ?? stateText(before.recorded(path)), item, before.isAfterCrash);
+        later[isWritten ? 'written' : 'damaged'].push(path);
+    });
+    return later;
+}
+/**
+ * A write changes the stamp even if the clock was set back; only a write in the same tick of the clock goes unnoticed.
+ */
+function isWrittenSince(before, item, isAfterCrash) {
+    if (item === undefined || item.kind === 'link' || item.kind === 'other')
+        return false;
+    const [, size, ...stamp] = before.split('\t');
+    const isLost = isAfterCrash && item.content === '0' && size !== '0';
+    return !isLost && stamp.join('\t') !== item.stamp;
+}
+function stateOf(root, path) {
+    return stateText(describeItemSync(root, path));
+}
+/** Returns a text that is different for each state of a path. */
+function stateText({ kind, content, stamp = '' } = NOTHING) {
+    return [kind, content, stamp].join('\t');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/modified-tree.js
+
+
+
+
+
+
+/** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
+const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
+/** The minimum number of bytes that each unrecorded file or symlink counts as. */
+const BYTES_PER_FILE = 1024;
+/** The number of symlinks in a chain that an archive may contain. */
+const MAX_LINKS = 40;
+/**
+ * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
+ * unrecorded files, and those whose size or stamp differs from the record. Returns undefined if these files would
+ * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
+ * the returned file that it leads to, if there is one. Throws any error from reading the record, the system's error,
+ * and the signal's reason once the signal is aborted.
+ */
+async function describeTree({ root, keepPaths }, record, signal) {
+    let room = modified_tree_MAX_BYTES;
+    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (found === undefined || (recorded === undefined && isCache(found.path)))
+            continue;
+        const known = knownDigest(recorded, found);
+        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
+        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
+        // Two names that are not UTF-8 may look equal, and no record contains a path twice.
+        if (room < 0 || found.path === items.at(-1)?.path)
+            return undefined;
+        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
+        items.push({ ...found, sha256 });
+    }
+    return withLinkedDigests(items);
+}
+function knownDigest(recorded, { content, stamp }) {
+    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
+}
+function withLinkedDigests(items) {
+    const byPath = new Map(items.map(item => [item.path, item]));
+    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
+}
+function digestBehind(link, byPath) {
+    let item = link;
+    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
+        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
+    return item?.sha256;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/write-tree-record.js
+
+
+
+
+
+
+
+
+const write_tree_record_WINDOW_BYTES = 64 * 1024;
+/**
+ * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
+ * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
+ * stays valid when the tree is moved. Works in slices.
+ */
+async function writeTreeRecord(layout, items, signal) {
+    const temporary = temporaryName(`${layout.trees}/record`);
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
+        let identity;
+        try {
+            identity = await writeItems(fd, items, signal);
+            await syncFile(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
+        await syncDirectory(layout.trees);
+        return identity;
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+async function writeItems(fd, items, signal) {
+    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
+    let [lines, digested, separator] = ['', '', ''];
+    const flush = () => {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
+        record.update(lines);
+        digest.update(digested);
+        [lines, digested] = ['', ''];
+    };
+    for (const item of items) {
+        lines += lineOf(item);
+        if (item.sha256 !== undefined) {
+            digested += `${separator}${item.path}:${item.sha256}`;
+            separator = '\n';
+        }
+        if (lines.length >= write_tree_record_WINDOW_BYTES)
+            flush();
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    flush();
+    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
+
+
+const MAX_NAMES = 20;
+/** Names the state of a place that contains no directory. */
+const INSTEAD_WORDS = {
+    nothing: 'missing',
+    symlink: 'a symlink instead of a directory',
+    file: 'a file instead of a directory',
+    other: 'not a directory',
+};
+/** Returns the install path of an entry's part, relative to the project root. */
+function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
+    return placePath({ shelf, id, directory });
+}
+/**
+ * Lists up to 20 of the files that differ, each with its part and its difference. `more` counts the rest in words, and
+ * is empty if all are listed.
+ */
+function listDrift(entries) {
+    const all = entries.flatMap(entry => {
+        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
+        if (entry.instead !== undefined)
+            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
+        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
+    });
+    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
+    const names = all.slice(0, MAX_NAMES);
+    const count = all.length - names.length + omitted;
+    const least = entries.some(({ uncounted }) => uncounted) ? 'at least ' : '';
+    return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/parts/report-drift.js
+
+
+
+
+
+const MAX_NAME_CHARS = 150;
+/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500;
+const MAX_REPORTED_BYTES = 64 * 1024;
+/**
+ * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
+ * parts are added when these parts are replaced, because other processes may change the files until then.
+ */
+async function recordDriftOfKept(deployment, parts) {
+    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
+}
+/**
+ * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
+ * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
+ */
+async function recordDrift(deployment, places) {
+    const { record } = deployment;
+    const { drift: known = [] } = record.facts;
+    const found = [];
+    for (const place of places)
+        found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
+    const names = new Set(places.map(placeName));
+    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
+    if (drift.length + known.length > 0)
+        await record.update({ drift: bounded(drift) });
+}
+/** Warns, in one line, of the differences that the report lists. */
+function warnOfDrift({ record, tools }) {
+    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
+    if (differing.length > 0)
+        tools.log.warning(describeDrift(differing));
+}
+function entryOf({ layout }, { shelf, id }, difference) {
+    const installed = findInstalled(readInstalled(layout), { shelf, id });
+    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
+    const named = { shelf, id, ...directory, version: installed?.version ?? null };
+    if (difference === undefined)
+        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
+    if (!isModified(difference))
+        return undefined;
+    const { instead } = difference;
+    const none = { added: [], removed: [], changed: [] };
+    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
+}
+/** Adds to the report which snapshots contain the modified trees that were replaced. */
+async function noteModifiedSnapshots({ deployment, results }) {
+    const { record } = deployment;
+    const drift = record.facts.drift?.map(entry => {
+        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
+        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
+        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
+    });
+    if (drift?.some(({ snapshot }) => snapshot !== undefined))
+        await record.update({ drift });
+}
+function bounded(entries) {
+    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
+    return entries.map(({ omitted: before = 0, ...entry }) => {
+        let omitted = before;
+        const take = (paths) => {
+            const taken = paths.filter(path => {
+                if (room <= 0)
+                    return false;
+                const size = Buffer.byteLength(JSON.stringify(path));
+                if (size > bytes)
+                    return false;
+                room -= 1;
+                bytes -= size;
+                return true;
+            });
+            omitted += paths.length - taken.length;
+            return taken;
+        };
+        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
+        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
+    });
+}
+/** Returns the sentence about these differences for the log. */
+function describeDrift(entries) {
+    const { names, more } = listDrift(entries);
+    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+    return `Files on this host differ from what was installed: ${listed}${more}.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/switch/replaced-tree.js
+
+
+
+
+
+
+
+
+
+/**
+ * Before an installed tree is moved away, notes and reports how the tree differs from what was installed, in case the
+ * run is killed before `identifyReplaced`. Throws only the reason for a cancellation, and file system errors.
+ */
+async function noteLeaving(context, place) {
+    const { deployment } = context;
+    const drift = await deployment.drift.recent(place);
+    await noteDifference(context, { place, root: installPath(deployment.layout, place) }, drift);
+}
+/**
+ * Compares a tree again after it was moved to `root`, because other processes could write to the tree until then. Notes
+ * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
+ * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. The identity
+ * also has no tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not
+ * compared although this action installed it. Throws only the reason for a cancellation, and file system errors.
+ */
+async function identifyReplaced(context, place, root) {
+    const { layout, keepPaths, tools, drift: check } = context.deployment;
+    const before = await check.of(place);
+    // Without a snapshot, the tree is removed later: a difference that is not found now is never found.
+    const drift = await check.moved(place, { root, isKept: context.order.snapshot });
+    if (!isSameDifference(before, drift))
+        await noteDifference(context, { place, root }, drift);
+    const identity = findInstalled(readInstalled(layout), place);
+    if (drift === undefined && identity !== undefined) {
+        tools.log.warning(`${placePath(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
+        return { tree_digest: null };
+    }
+    if (!isModified(drift))
+        return undefined;
+    if (drift.instead !== undefined)
+        return { tree_digest: null };
+    try {
+        const record = (identity && readTreeRecord(layout, identity)) ?? [];
+        const items = await describeTree({ root, keepPaths }, record, tools.signal);
+        if (items !== undefined)
+            return await writeTreeRecord(layout, items, tools.signal);
+        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files, because too many bytes were added or changed.`);
+    }
+    catch (error) {
+        tools.signal.throwIfAborted();
+        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files. ${toHostError(error, 'recording these files').message}`);
+    }
+    return { tree_digest: null };
+}
+async function noteDifference({ deployment, stagingFolder }, { place, root }, drift) {
+    await recordDrift(deployment, [place]);
+    if (drift !== undefined)
+        await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/switch/remove-part.js
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
+ * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
+ * `requireSwitchable` do. Also throws DeploymentError `step_failed` or `step_timed_out` if the service cannot be
+ * stopped or its state is unknown, and the signal's reason.
+ */
+async function stopRemoved(context, part) {
+    const { layout, keepPaths } = context.deployment;
+    const path = installPath(layout, part);
+    if (!pathExistsSync(path))
+        return false;
+    // Refuse kept paths that could not be restored, before anything is touched.
+    findMovablePaths({ root: path, keepPaths });
+    requireSwitchable(context.deployment, part);
+    await stopService(context, part);
+    return true;
+}
+/** Plans how a part's tree leaves its place. Throws as `nextSnapshot` does. */
+async function planRemoval(context, part) {
+    const { deployment, results } = context;
+    const { version } = part.installed;
+    const snapshot = await nextSnapshot(deployment, part, version);
+    return {
+        part,
+        snapshot,
+        kept: async () => [],
+        into: () => [],
+        async finish() {
+            const modified = await identifyReplaced(context, part, snapshot.path);
+            results.set(placeName(part), { snapshot: snapshot.name, modified });
+            await announceModified(deployment, part, snapshot);
+            const did = version === null ? 'removed' : `${version} removed`;
+            return { status: 'done', did, story: `${placePath(part)} ${did}` };
+        },
+    };
+}
+/** Builds the result for a part whose tree another process has removed. */
+function goneAlready(part) {
+    return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` };
+}
+/** Announces the removed parts once they are committed: before that, a rollback would restore them. */
+function announceRemoved({ layout, tools, record }, removed) {
+    const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
+    for (const row of removed) {
+        const place = placeOf(row);
+        if (!done.has(placeName(place)))
+            continue;
+        const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
+        const path = installPath(layout, place);
+        tools.log.notice(`${path} (${version}) was removed, because this version of the project does not contain it.`);
+        const settings = settingsPath(layout, place);
+        if (pathExistsSync(settings))
+            tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
+    }
+}
+async function stopService(context, part) {
+    const { hostConfig } = context.order;
+    const { log, signal } = context.deployment.tools;
+    const service = hostConfig && serviceOf(hostConfig, part.id);
+    if (hostConfig === undefined || service === undefined) {
+        log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it is running.`);
+        return;
+    }
+    const { up, known, missing } = await readServiceState(service, { signal });
+    if (missing || (known && !up))
+        return log.info(`${describeService(service)} is not running.`);
+    if (isShared(context, hostConfig, service)) {
+        log.notice(`${describeService(service)} of ${placeName(part)} was not stopped, because a remaining part uses the same service.`);
+        return;
+    }
+    log.info(`stop ${describeService(service)}`);
+    // The plan of the new version has no check for a removed part.
+    context.transaction.noteHealthchecks([checkOfRestored(hostConfig, part.installed, service)]);
+    await context.transaction.supervise({ service, part: part.id }, 'stop', signal);
+}
+/** True if the service runs a part that stays on this host, or the whole project. */
+function isShared({ deployment, order }, config, service) {
+    const leaving = new Set(order.removals.map(placeName));
+    const rows = readInstalled(deployment.layout);
+    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
+    const ids = [...staying, ...order.parts].map(({ id }) => id);
+    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
+    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
+}
+/** Returns the same key for every spelling of a service: systemd adds `.service` to a name without a suffix. */
+function remove_part_keyOf(service) {
+    const { supervisor } = service;
+    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
+    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
 }
 
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = require("node:net");
 var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node_net_namespaceObject);
-;// CONCATENATED MODULE: ./build/net/exchange/failures.js
-
-
-/** A failure that another attempt may avoid: a failed connection, or an answer that may differ later. */
-class TransientError extends ArtifactError {
-    /** False when no byte of the request can have reached the server. */
-    sent;
-    constructor(code, message, options) {
-        super(code, message, options);
-        this.sent = options.sent;
-    }
-}
-/**
- * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
- * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
- * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
- */
-function explainFailure(error, { server, foreign, sent }) {
-    if (error instanceof DeployError)
-        return error;
-    const code = errnoOf(error) ?? '';
-    const reason = foreign ? foreignReason(error, code) : failures_reasonOf(error);
-    if (code.startsWith('HPE_')) {
-        const advice = server.startsWith('http:')
-            ? 'check the URL and its port, and whether the URL should be https instead of http.'
-            : 'check the URL and its port.';
-        const message = `${server} did not send a valid HTTP response (${reason}): ${advice}`;
-        return new ArtifactError('bad_response', message, { cause: error });
-    }
-    if (CERTIFICATE_CODE.test(code)) {
-        const refused = `The certificate of ${server} was refused (${reason}), and nothing was sent.`;
-        if (!UNKNOWN_ISSUER.test(code))
-            return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error });
-        return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
-    }
-    if (!sent && NO_TLS_CODE.test(code)) {
-        const message = `${server} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`;
-        return new TransientError('network', message, { sent, cause: error });
-    }
-    const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`;
-    return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
-        sent,
-        cause: error,
-    });
-}
-/** Advice for a server that cannot be reached. */
-const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
-const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
-/** A code that begins with ERR_SSL_ is about another fault, for example a server that requires a client certificate. */
-const CERTIFICATE_CODE = /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/;
-/** The certificate errors that another authority in ca-file could fix. */
-const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
-const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.';
-const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
-/** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
-const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
-const NO_REASON = 'no reason given';
-/** Quotes only the code, and the status with which the operator's own proxy refused the connection. */
-function foreignReason(error, code) {
-    const status = code === 'ERR_PROXY_TUNNEL' ? error.statusCode : undefined;
-    return typeof status === 'number' ? `${code}: the proxy answered HTTP ${status}` : code || NO_REASON;
-}
-function failures_reasonOf(error) {
-    if (error instanceof AggregateError && error.errors.length > 0)
-        return failures_reasonOf(error.errors[0]);
-    const message = error instanceof Error ? error.message : String(error);
-    const known = message.replace(NODE_HINT, '');
-    return cleanForeignText(known === '' ? (errnoOf(error) ?? NO_REASON) : known, 200);
-}
-
-;// CONCATENATED MODULE: ./build/net/limits.js
-/** A wire's `timeouts` option may replace these two. */
-const CONNECT_TIMEOUT_MS = 10_000;
-const IDLE_TIMEOUT_MS = 30_000;
-const MAX_REDIRECTS = 5;
-/** Attempts after the first one. */
-const MAX_RETRIES = 3;
-/** The n-th wait is random, at most base * 2^(n-1), and at most the cap, unless `Retry-After` asks for more. */
-const BACKOFF_BASE_MS = 500;
-const BACKOFF_CAP_MS = 8_000;
-const RETRY_AFTER_CAP_MS = 30_000;
-/** The maximum length of a quotation from an answer's body in a message. */
-const MAX_QUOTED_BODY_CHARS = 2048;
-/** A download buffers two blocks of this size. */
-const WRITE_BLOCK_BYTES = 1024 * 1024;
-
 ;// CONCATENATED MODULE: ./build/net/answer-text.js
 
 
@@ -24978,99 +25853,6 @@ function badRedirect(server, finding) {
     return new ArtifactError('bad_response', `${server}: ${finding}. Check the URL, or report this to the hub's operator.`);
 }
 
-;// CONCATENATED MODULE: ./build/net/retries.js
-
-
-/** The number of attempts after which a call failed, by the error that the call threw. */
-const attemptsByError = new WeakMap();
-/** Returns the number of attempts after which a call failed with this error; 1 if that is not known. */
-function attemptsBefore(error) {
-    return (error instanceof Error ? attemptsByError.get(error) : undefined) ?? 1;
-}
-/**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts. If the last
- * attempt fails, throws its failure, for which `attemptsBefore` returns that number. Between attempts, waits an
- * exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does
- * not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once the deadline's
- * signal is aborted, attempts nothing more and throws the signal's reason.
- */
-async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
-    const { signal } = deadline;
-    let attempts = 0;
-    try {
-        for (;;) {
-            attempts += 1;
-            const outcome = await outcomeOf(attempt);
-            signal.throwIfAborted();
-            const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome));
-            const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs();
-            if (!again)
-                return { ...answerOf(outcome), attempts };
-            log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
-            await sleep(waitMs, signal);
-            signal.throwIfAborted();
-        }
-    }
-    catch (error) {
-        const failure = signal.aborted ? signal.reason : error;
-        if (failure instanceof Error)
-            attemptsByError.set(failure, attempts);
-        throw failure;
-    }
-}
-/**
- * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, at most RETRY_AFTER_CAP_MS;
- * 0 for anything else. A date counts from the answer's own `Date`, so that this host's clock does not matter. Without a
- * usable `Date`, the result for a date is 0.
- */
-function parseRetryAfter({ 'retry-after': header = '', date = '' }) {
-    const text = header.trim();
-    const ms = /^\d+$/.test(text) ? Number(text) * 1000 : parseHttpDate(text) - parseHttpDate(date.trim());
-    return Number.isNaN(ms) ? 0 : Math.min(Math.max(ms, 0), RETRY_AFTER_CAP_MS);
-}
-function parseHttpDate(text) {
-    return HTTP_DATE.test(text) ? Date.parse(text) : Number.NaN;
-}
-const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
-async function outcomeOf(attempt) {
-    try {
-        return { answer: await attempt() };
-    }
-    catch (error) {
-        if (error instanceof TransientError)
-            return { failure: error };
-        throw error;
-    }
-}
-function isWorthRetrying(outcome, policy) {
-    switch (policy) {
-        case 'never':
-            return false;
-        case 'connection-only':
-            return 'failure' in outcome && !outcome.failure.sent;
-        case 'transient':
-            return 'failure' in outcome || isTransientStatus(outcome.answer.status);
-    }
-}
-/** True for 408, 429 and 5xx: the same request may get another answer later. */
-function isTransientStatus(status) {
-    return status === 408 || status === 429 || status >= 500;
-}
-function maxBackoffMs(attempts) {
-    return Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1));
-}
-function requestedWaitMs(outcome) {
-    return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers) : 0;
-}
-function answerOf(outcome) {
-    if ('failure' in outcome)
-        throw outcome.failure;
-    return outcome.answer;
-}
-function describeOutcome(outcome) {
-    return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`;
-}
-
 ;// CONCATENATED MODULE: ./build/net/call.js
 
 
@@ -25290,7 +26072,7 @@ async function routeForChild(url, hub, { addresses, signal, timeouts }) {
         const lookup = (0,external_node_util_namespaceObject.promisify)(addresses.judgingLookup(url, hub));
         return await lookup(url.hostname, { all: true });
     });
-    return { addresses: await route_for_child_within(found, { url, signal, ms: timeouts.connectMs }) };
+    return { addresses: await within(found, { url, signal, ms: timeouts.connectMs }) };
 }
 async function resolveName(url, lookup) {
     try {
@@ -25301,7 +26083,7 @@ async function resolveName(url, lookup) {
     }
 }
 /** Limits the time for a lookup: a name server that does not answer must not delay a cancel. */
-async function route_for_child_within(found, limit) {
+async function within(found, limit) {
     const { url, signal, ms } = limit;
     signal.throwIfAborted();
     const late = Promise.withResolvers();
@@ -25826,59 +26608,471 @@ function withStarts(finding, starts) {
     return { ...finding, evidence: `it started again during the check (times: ${starts}); ${finding.evidence}` };
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/services-of.js
+;// CONCATENATED MODULE: ./build/install/services/service-changes.js
 
 
+
+
+
+/** kubectl refuses to restart a deployment that was restarted within the same second. */
+const SECOND_RESTART_AFTER_MS = 1500;
+/** A supervisor's command line that ignores SIGTERM is killed after this time; it has passed on its order by then. */
+const ABORT_GRACE_MS = 500;
 /**
- * Returns the service of one plugin; without a plugin, the project-wide unit or, if there is none, each part's service.
+ * Returns the service with its current state, and with the replicas before the same plan's `earlier` changes.
+ * Throws DeploymentError `step_failed` if the state is unknown, because no rollback could restore an unknown state.
  */
-function servicesOf(order, plugin) {
-    const config = requireConfig(order);
-    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
-    const find = plugin === undefined ? projectServiceOf : serviceOf;
-    const services = ids.map(id => requireEntry(find(config, id), 'supervisor'));
-    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
-}
-function requireConfig({ hostConfig }) {
-    if (hostConfig === undefined)
-        throw new DeploymentError('step_failed', 'The plan needs a host config, but there is none: set host-config.');
-    return hostConfig;
+async function planServiceChange({ part, ...task }, earlier, signal) {
+    const state = await readServiceState(task.service, { signal });
+    if (!state.known)
+        throw unknownState(task, state.evidence);
+    const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas);
+    return { service: task.service, part, was_running: state.up, replicas: known?.replicas ?? state.replicas };
 }
 /**
- * Returns an entry that the plan needs. The entry should exist, because the plan was checked before anything was
- * fetched. Throws DeploymentError `step_failed` if the entry does not exist.
+ * Restores the state that a plan's services had before the plan, newest change first: restarts the services that were
+ * running, and stops the others. Call this function once the old files are back. Continues after a failure, and returns
+ * one sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
+ * restored.
  */
-function requireEntry(entry, name) {
-    if (entry === undefined)
-        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
-    return entry;
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/verify-health.js
-
-
-
-
-/** A project may have many parts. */
-const MAX_LISTED = 5;
-/**
- * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` if there is no host config. Also
- * throws the signal's reason.
- */
-async function verifyHealth(subject, step) {
-    const { parts, changed, tools } = subject;
-    const { log, signal } = tools;
-    const ids = parts.map(part => part.id);
-    const found = [];
-    const config = requireConfig(subject);
-    for (const healthcheck of healthchecksOf(step, config, ids)) {
-        const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
-        const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal });
-        log.info(`${healthcheck.id} is healthy: ${evidence}`);
-        found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`);
+async function restoreServices(changes, restoring) {
+    const { signal, starts } = restoring;
+    const restored = { isRunning: false, problems: [], unrestored: [], isFinished: true };
+    for (const first of firstChanges(changes)) {
+        const change = { ...first, isQueued: starts === 'queued' };
+        try {
+            await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
+            restored.isRunning ||= change.was_running;
+        }
+        catch (error) {
+            restored.isFinished &&= !signal.aborted;
+            restored.unrestored.push(first.part);
+            restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
+        }
     }
-    const did = listFirst(found, MAX_LISTED) || 'nothing to check';
-    return { status: 'done', did, checked: examinedBy(step, config, ids) };
+    return restored;
+}
+function notRestored({ service }) {
+    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does that.`;
+}
+/** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
+async function restoreRunning(change, restoring) {
+    const { service } = change;
+    await forgetStarts(service, service_changes_within(restoring));
+    // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
+    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, service_changes_within(restoring))).up)
+        await scaleUp(change, restoring);
+    try {
+        await restore({ ...change, action: 'restart' }, restoring);
+    }
+    catch (error) {
+        if (service.supervisor !== 'kubernetes')
+            throw error;
+        await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal });
+        await restore({ ...change, action: 'restart' }, restoring);
+    }
+}
+async function scaleUp(change, restoring) {
+    await restore({ ...change, action: 'start' }, restoring);
+    if (change.replicas === null)
+        restoring.log.warning(`${describeService(change.service)} had been stopped, and now has 1 replica: only the run that stopped it knew how many it had. Scale it if it needs more.`);
+}
+/** Never omits the stop: a start may still be underway while nothing runs yet. */
+async function restoreStopped(change, restoring) {
+    try {
+        await restore({ ...change, action: 'stop' }, restoring);
+    }
+    catch (error) {
+        const { known, up } = await readServiceState(change.service, service_changes_within(restoring));
+        if (!known || up)
+            throw error;
+    }
+}
+async function restore(order, restoring) {
+    restoring.log.info(`${order.action} ${describeService(order.service)}`);
+    await superviseService(order, service_changes_within(restoring));
+    restoring.log.did(inPast(order));
+}
+function service_changes_within({ signal }) {
+    return { signal, abortGraceMs: ABORT_GRACE_MS };
+}
+/**
+ * Returns the first change of each service, which contains the service's state before the plan. The service that was
+ * changed last comes first.
+ */
+function firstChanges(changes) {
+    const touched = new Map();
+    for (const change of changes) {
+        const key = keyOfService(change.service);
+        const first = touched.get(key) ?? change;
+        touched.delete(key);
+        touched.set(key, first);
+    }
+    return [...touched.values()].reverse();
+}
+function unknownState({ service, action }, evidence) {
+    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore that state. The service was not ${PAST_TENSE[action]}. Check that this host has the service, and that the supervisor answers.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/pending-services.js
+
+
+
+/** Records in the rows of the parts which services are pending. The record is durable when this function returns. */
+async function noteRestorations(layout, restorations) {
+    try {
+        await recordPending(layout, row => isPendingAfter(row, restorations));
+    }
+    catch (error) {
+        throw isSystemError(error)
+            ? toHostError(error, `recording in ${layout.installed} which services were not restored`)
+            : error;
+    }
+}
+/** True if a service of the row's part is pending after these restorations. */
+function isPendingAfter(row, { of, restored = [], unrestored = [] }) {
+    const runs = (part) => isRunBy(row, part, of);
+    return unrestored.some(runs) || (row.service_pending === true && !restored.some(runs));
+}
+/** True if an earlier rollback or recovery left this service pending. */
+function isPending(layout, part, of) {
+    return readInstalled(layout).some(row => row.service_pending === true && isRunBy(row, part, of));
+}
+/** True if the service of this name runs the row's part. The project-wide unit runs all parts of the deployment `of`. */
+function isRunBy(row, part, { contract, slug }) {
+    if (part !== null)
+        return row.id === part;
+    return slug !== null && isFrom(row, { contract, slug });
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/moving-files.js
+
+
+
+
+
+
+
+/** After attempt n, the wait is n milliseconds: 0.1 s in total. */
+const moving_files_MAX_ATTEMPTS = 14;
+/** The limit for all attempts, in milliseconds: each attempt may examine many files. */
+const MAX_MS = 1000;
+/**
+ * Examines the damaged paths again, and returns those at which the old file is found after all. In that case, another
+ * process is renaming the file, or a directory that contains it, back and forth. Never throws; once the signal is
+ * aborted, examines nothing more.
+ */
+async function findMoving(before, damaged, signal) {
+    const slice = new TimeSlice();
+    const digester = new FileDigester();
+    const moving = new Set();
+    const endsAt = monotonicMs() + MAX_MS;
+    const hasTime = () => !signal.aborted && monotonicMs() < endsAt;
+    for (let attempt = 1; attempt <= moving_files_MAX_ATTEMPTS && moving.size < damaged.length && hasTime(); attempt++) {
+        for (const path of damaged) {
+            if (slice.isOver())
+                await slice.giveBack();
+            if (!hasTime())
+                break;
+            if (!moving.has(path) && (await isAsBefore(before, path, digester)))
+                moving.add(path);
+        }
+        await (0,promises_namespaceObject.setTimeout)(attempt);
+    }
+    return moving;
+}
+async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester) {
+    try {
+        const found = describeItemSync(root, path);
+        const noted = note.states.get(path);
+        if (noted !== undefined)
+            return noted === stateText(found);
+        const item = recorded(path);
+        if (item === undefined || found === undefined)
+            return false;
+        return await isAsRecorded(isAfterCrash ? { ...item, stamp: undefined } : item, found, { root, digester });
+    }
+    catch {
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/restored-files.js
+
+
+
+
+
+
+
+
+
+/** The most paths that one sentence lists. */
+const restored_files_MAX_NAMED = 5;
+const NOT_COMPARED = 'The restored files could not be compared with their record: ';
+const restored_files_UNKNOWN = { verified: null, problems: [] };
+/**
+ * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
+ * or different. It does not count if that was already the case before the deployment, or if another process wrote the
+ * file or is renaming it. A tree with only other differences counts as not verified. Never throws.
+ */
+async function restored_files_verifyRestored(files) {
+    try {
+        return await verifyPlaces(files);
+    }
+    catch (error) {
+        return notVerified(files, error);
+    }
+}
+async function verifyPlaces(files) {
+    const found = await Promise.all(files.places.map(place => verifyPlace(place, files)));
+    const restored = found.filter(verification => verification !== undefined);
+    const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
+    const isDamaged = restored.some(({ verified }) => verified === false);
+    return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
+}
+/** If the comparison only ran out of time, no damage is known. */
+function notVerified({ grace }, error) {
+    if (grace.comparing.aborted)
+        return restored_files_UNKNOWN;
+    const { message } = toHostError(error, 'reading them');
+    return { problems: [`${NOT_COMPARED}${message}`], verified: false };
+}
+/** Returns undefined if there is nothing to compare and the place is empty. */
+async function verifyPlace(place, files) {
+    const { layout, log, grace, keepPaths, byContent } = files;
+    const root = installPath(layout, place);
+    const note = isInstalledIn(layout, place) ? readDriftNote(files.stagingFolder, place) : undefined;
+    const thoroughly = { byContent, signal: grace.comparing };
+    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
+    if (note === undefined || found === undefined)
+        return pathExistsSync(root) ? restored_files_UNKNOWN : undefined;
+    const name = placePath(place);
+    if (note.modified)
+        log.notice(`The files of ${name} are not verified, because they differed from the installed version even before this deployment.`);
+    const recorded = findRecordedIn(layout, place);
+    const before = { root, note, recorded, isAfterCrash: byContent };
+    const { damaged: missed, written } = await findLater(before, found);
+    const moving = await findMoving(before, missed, grace.comparing);
+    const damaged = missed.filter(path => !moving.has(path));
+    const problems = [
+        ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
+        ...written.map(path => `${name}/${path} was written by another process after the deployment began, and was left as it is`),
+        ...(moving.size === 0 ? [] : [describeMoving([...moving].map(path => `${name}/${path}`))]),
+    ];
+    const isIntact = !note.modified && written.length + moving.size === 0;
+    return { verified: damaged.length > 0 ? false : isIntact || null, problems };
+}
+const MOVING = 'Another process renames files or directories back and forth, so these paths are missing at times: ';
+/** Describes files of a restored tree that were missing only because another process was renaming them. */
+function describeMoving(paths) {
+    return `${MOVING}${listFirst(paths, restored_files_MAX_NAMED)}`;
+}
+/**
+ * True if a rollback's problem concerns files, in one of these places if it names any. Restoring services does not solve such a
+ * problem.
+ */
+function isOfFile(problem, places) {
+    const paths = places.map(place => `${placePath(place)}/`);
+    if (problem.startsWith(NOT_COMPARED))
+        return true;
+    return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`));
+}
+/** False for a directory to which a version was about to move from another directory. */
+function isInstalledIn(layout, place) {
+    try {
+        const row = findInstalled(readInstalled(layout), place);
+        return row === undefined || isSamePlace(placeOf(row), place);
+    }
+    catch {
+        // The comparison reports what is wrong with `installed.json`.
+        return true;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Rolls a deployment back. Restores the files, and then the previous state of the services, so the services use the old
+ * files. Compares the restored trees with their records, and runs the plan's health checks on the old version. After a
+ * cancel, does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
+ */
+async function rollBack(request) {
+    const { services, unreachable = [] } = request;
+    const known = [...services, ...unreachable];
+    let wasChanged;
+    try {
+        wasChanged = await request.undo();
+    }
+    catch (error) {
+        await noteServices(request, { unrestored: known.map(({ part }) => part) });
+        const left = [...services.map(({ service }) => describeService(service)), ...unreachable.map(describeUnreachable)];
+        const problems = [toDeployError(error).message, ...lostIn(request), ...left.map(leftAlone)];
+        return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } };
+    }
+    if (!wasChanged && known.length === 0)
+        return { outcome: 'failed', rollback: null };
+    for (const place of request.places)
+        logRestored(request, place);
+    const { problems: differences, verified } = await restored_files_verifyRestored(request);
+    const starts = (await request.onFilesRestored?.(verified !== false, services)) ?? 'now';
+    const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
+    return {
+        outcome: verified === false ? 'inconsistent' : wasChanged || known.some(wasDisturbed) ? 'rolled_back' : 'failed',
+        rollback: { restored: true, problems: [...lostIn(request), ...differences, ...problems], verified, healthy },
+        ...left,
+    };
+}
+function lostIn({ lost = [] }) {
+    return lost;
+}
+/** Logs which version was restored at a place. Logs nothing for a directory to which a version was about to move. */
+function logRestored({ layout, log }, place) {
+    const isThere = pathExistsSync(installPath(layout, place));
+    if (isThere && !isInstalledIn(layout, place))
+        return;
+    const version = isThere ? versionIn(layout, place) : undefined;
+    log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`);
+}
+function describeRestored(isThere, version) {
+    if (!isThere)
+        return 'not installed, as before';
+    return version === undefined ? 'restored' : `${version} again`;
+}
+function versionIn(layout, place) {
+    try {
+        return findInstalled(readInstalled(layout), place)?.version ?? undefined;
+    }
+    catch {
+        return undefined;
+    }
+}
+async function restoreAndCheckServices(request, starts) {
+    const { services, unreachable = [], log, grace } = request;
+    const limits = { log, signal: grace.restoring, starts };
+    const { isRunning, isFinished, ...done } = await restoreServices(services, limits);
+    const unrestored = [...done.unrestored, ...unreachable.map(({ part }) => part)];
+    const unwritten = await noteServices(request, { restored: services.map(({ part }) => part), unrestored });
+    const problems = [...done.problems, ...unreachable.map(rollback_notRestored)];
+    if (unwritten !== undefined)
+        return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten };
+    if (!isFinished)
+        return { healthy: null, problems, isUnfinished: true };
+    if (done.problems.length > 0)
+        return { healthy: false, problems };
+    if (starts === 'queued') {
+        log.info('Services start only once the unit of this recovery has started, so their health is not checked here.');
+        return { healthy: null, problems };
+    }
+    if (!isRunning && services.length > 0)
+        return { healthy: null, problems };
+    const all = await request.healthchecks();
+    const checks = all.filter(check => check.previous_version !== null && isExamining(check));
+    if (checks.length === 0)
+        return { healthy: null, problems };
+    try {
+        const findings = await findUnhealthy(checks, { log, signal: grace.cancelled });
+        const healthy = findings.length > 0 ? false : unreachable.length > 0 ? null : true;
+        return { healthy, problems: [...problems, ...findings] };
+    }
+    catch {
+        return { healthy: null, problems, unchecked: checks };
+    }
+}
+/**
+ * Records, for later runs, which services were restored. If they cannot be recorded, returns the error, and the
+ * services must be restored again.
+ */
+async function noteServices({ layout, of }, restorations) {
+    try {
+        await noteRestorations(layout, { of, ...restorations });
+        return undefined;
+    }
+    catch (error) {
+        return toDeployError(error);
+    }
+}
+/** False for a service that was not running before the plan. The rollback stops such a service. */
+function wasDisturbed({ was_running: wasRunning }) {
+    return wasRunning;
+}
+/**
+ * Describes a service that the rollback left alone: a restart with files that are neither old nor new would do harm.
+ */
+function leftAlone(service) {
+    return `${service} was not restored, because the old files could not be restored.`;
+}
+function describeUnreachable({ part }) {
+    return inSentence(describePart(part));
+}
+function rollback_notRestored(service) {
+    const deed = service.was_running ? 'restarted and not checked' : 'stopped';
+    return `${describeUnreachable(service)} was not ${deed}, because ${service.why}.`;
+}
+/** Begins a sentence. */
+function inSentence(words) {
+    return `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/own-kinds.js
+
+
+
+
+/**
+ * Checks that each directory or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
+ * regular file, as this action created it. A missing path passes. Throws DeploymentError `host_not_writable`, which
+ * names the obstructing path and says what to do.
+ */
+function requireOwnKinds(layout) {
+    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
+    for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox])
+        requireOwnDirectory(path);
+    for (const shelf of ['plugins', 'extensions', 'set-aside'])
+        requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
+    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
+        if (lstatIfPresentSync(path)?.isFile() === false)
+            throw inTheWay(path, 'a file');
+    }
+}
+/** Does the same as `requireOwnKinds` for one directory. */
+function requireOwnDirectory(path) {
+    if (lstatIfPresentSync(path)?.isDirectory() === false)
+        throw inTheWay(path, 'a directory');
+}
+function inTheWay(path, expected) {
+    return new DeploymentError('host_not_writable', `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`);
+}
+
+;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
+/** Returns the keys that `schema` lists for the map at `path`; none if the schema lists no keys there. */
+function keysOfSchema(schema, path) {
+    const { def } = schema?._zod ?? {};
+    switch (def?.type) {
+        case 'object': {
+            const [key, ...rest] = path;
+            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
+        }
+        case 'record':
+            return path.length === 0 ? [] : keysOfSchema(def.valueType, path.slice(1));
+        case 'lazy':
+            return keysOfSchema(def.getter(), path);
+        case 'optional':
+        case 'default':
+        case 'prefault':
+            return keysOfSchema(def.innerType, path);
+        default:
+            return [];
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/near-miss.js
@@ -26500,12 +27694,2275 @@ function yaml_source_offsetOf(node) {
 
 ;// CONCATENATED MODULE: ./build/core/pausing-work.js
 /** Runs a generator to its end without pausing at its `yield`s, and returns its result. */
-function pausing_work_runToEnd(work) {
+function runToEnd(work) {
     for (;;) {
         const step = work.next();
         if (step.done === true)
             return step.value;
     }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config-schema.js
+
+
+
+const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
+const MAX_PROBE_SECONDS = 600;
+const MAX_PROVISION_SECONDS = 3600;
+const MAX_NOTIFY_SECONDS = 600;
+const DEFAULT_PROVISION_SECONDS = 300;
+const DEFAULT_NOTIFY_SECONDS = 30;
+const DEFAULT_HTTP_STATUS = 200;
+const MAX_BODY_MATCH_CHARS = 500;
+const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
+const textSchema = schemas_string()
+    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }));
+const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
+const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
+    error: 'must be a list: the program and its arguments',
+}));
+const environmentSchema = schemas_lazy(() => record(schemas_string()
+    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
+/**
+ * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like options.
+ */
+const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
+const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
+const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
+const namespaceSchema = schemas_lazy(() => schemas_string()
+    .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
+const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
+const urlError = { error: 'must be an http or https URL without a user or password' };
+const addressError = { error: 'must be written host:port, with a port from 1 to 65535' };
+const healthcheckSchema = schemas_lazy(() => strictObject({
+    http: exactOptional(schemas_string()
+        .check(_regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), refine(isHttpUrl, urlError))),
+    tcp: exactOptional(schemas_string().check(_regex(HOST_AND_PORT, { ...addressError, abort: true }), refine(hasPort, addressError))),
+    command: exactOptional(commandSchema),
+    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
+    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
+    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
+    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
+})
+    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
+    error: 'must have exactly one of http, tcp and command',
+}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
+    error: 'may have status and body only with http',
+})));
+/** The form of a host config; unknown keys are refused everywhere. */
+const hostConfigSchema = schemas_lazy(() => strictObject({
+    version: literal([1, '1']),
+    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
+    systemd: prefault(strictObject({
+        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
+        unit: schemas_default(unitSchema, '{id}.service'),
+        project_unit: exactOptional(unitSchema),
+    }), {}),
+    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
+    kubernetes: prefault(strictObject({
+        namespace: schemas_default(namespaceSchema, 'default'),
+        deployment: schemas_default(deploymentSchema, '{id}'),
+        kubeconfig: exactOptional(textSchema),
+        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
+    }), {}),
+    plugins: schemas_default(record(idSchema, strictObject({
+        unit: exactOptional(unitSchema),
+        container: exactOptional(containerSchema),
+        deployment: exactOptional(deploymentSchema),
+        healthcheck: exactOptional(healthcheckSchema),
+    })), {}),
+    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
+    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
+}));
+/** The HTTP status of a healthy answer. */
+function expectedStatus(healthcheck) {
+    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
+}
+function hostCommandsSchema(name, timeout) {
+    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
+    return schemas_default(record(name, entry), {});
+}
+function nameTemplateSchema(maxChars, form) {
+    const error = 'must be a name that the supervisor accepts, in which "{id}" stands for the id';
+    return schemas_string().check(_maxLength(maxChars, { error, abort: true }), _regex(form, { error }));
+}
+function isHttpUrl(text) {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+}
+function hasPort(text) {
+    const port = Number(HOST_AND_PORT.exec(text)?.[1]);
+    return port >= 1 && port <= 65_535;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config.js
+
+
+
+
+
+
+/** The error for a host config that is refused: code `invalid_host_config`, with its problems. */
+class HostConfigError extends SourceError {
+    name = 'HostConfigError';
+    constructor(problems) {
+        const code = 'invalid_host_config';
+        super(code, 'The host config', problems.map(problem => ({ ...problem, code })));
+    }
+}
+/**
+ * Parses the host config in `text` strictly as one YAML document; problems name `file`. Refuses unknown keys, names
+ * that could be mistaken for options, and commands that are not an argument list. Throws HostConfigError
+ * `invalid_host_config`.
+ */
+function parseHostConfig(text, file) {
+    return runToEnd(parseHostConfigSlowly(text, file));
+}
+/** Like `parseHostConfig`, but pauses at each `yield`. */
+function* parseHostConfigSlowly(text, file) {
+    const source = yield* parseYamlSource(text, file);
+    if (source.value === undefined)
+        throw new HostConfigError(source.problems);
+    yield;
+    const parsed = hostConfigSchema.safeParse(source.value);
+    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
+    const problems = [...source.problems, ...complaints];
+    if (!parsed.success || problems.length > 0)
+        throw new HostConfigError(problems);
+    return buildHostConfig(parsed.data, file);
+}
+const hostConfigWords = {
+    document: 'the host config',
+    subjectOf: () => ({ prefix: '', covers: 0 }),
+    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
+};
+function buildHostConfig(written, file) {
+    const { project_unit: projectUnit, ...systemd } = written.systemd;
+    return {
+        file,
+        supervisor: written.supervisor,
+        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
+        docker: written.docker,
+        kubernetes: written.kubernetes,
+        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
+        provision: buildCommands(written.provision),
+        notify: buildCommands(written.notify),
+    };
+}
+function buildPlugin({ healthcheck, ...names }) {
+    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
+}
+function buildHealthcheck(written) {
+    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
+}
+function buildProbe(written) {
+    if (written.http !== undefined) {
+        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
+        return written.body === undefined ? http : { ...http, body: written.body };
+    }
+    if (written.tcp !== undefined)
+        return { type: 'tcp', address: written.tcp };
+    // The schema guarantees exactly one of the three probes.
+    return { type: 'command', command: written.command };
+}
+function buildCommands(written) {
+    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
+        name,
+        { command, env, timeoutSeconds },
+    ]));
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/host.js
+
+/** Returns the host config of this run, or, if the run has none or an unusable one, why services are unknown. */
+function readHostConfig({ hostConfig }) {
+    if (hostConfig === undefined)
+        return 'there is no host config';
+    try {
+        return parseHostConfig(hostConfig.text, hostConfig.path);
+    }
+    catch {
+        return `the host config ${hostConfig.path} cannot be used`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
+
+/**
+ * Describes the problems of a rollback, one sentence each, for a reader who has just read the cause. If a restart fails
+ * for the old version as it did for the new one, does not repeat that sentence. An unhealthy old version always gets
+ * its own sentence.
+ */
+function rollbackProblems({ rollback, error }) {
+    const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error);
+    return (rollback?.problems ?? []).map(problem => problem === cause ? 'The same happened again.' : asSentence(problem));
+}
+/** Returns the message without the id of the failed step. */
+function withoutStep({ message, step }) {
+    return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message;
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
+
+/**
+ * Returns a warning for the operator if the version that a rollback restored is not healthy, or if a service could not
+ * be restored. Otherwise returns undefined.
+ */
+function restoredUnhealthy(report) {
+    if (report.rollback?.healthy !== false)
+        return undefined;
+    const problems = rollbackProblems(report).join(' ');
+    const { slug, previous_version: version, host_id: host } = report;
+    if (version === null && report.unrecorded !== true)
+        return `A deployment of ${slug} was rolled back, but a service on ${host} is not as it was before: repair that service. ${problems}`;
+    const restored = version === null ? 'the previous version' : version;
+    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or correct its health check. ${problems}`;
+}
+
+;// CONCATENATED MODULE: ./build/core/byte-shortage.js
+const KIBIBYTE = 1024;
+const byte_shortage_UNITS = [
+    ['GiB', KIBIBYTE ** 3],
+    ['MiB', KIBIBYTE ** 2],
+    ['KiB', KIBIBYTE],
+];
+/**
+ * Formats the free and the needed bytes for people. Both have the unit that suits the needed bytes, and at most one
+ * decimal. The free bytes are rounded down and the needed bytes up, so that the two never read the same.
+ */
+function byteShortage(freeBytes, neededBytes) {
+    const [unit, size] = byte_shortage_UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
+    const tenths = size / 10;
+    return {
+        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
+        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/files/space.js
+
+
+
+/** Inodes for the journal, the reports and the other records of a deployment. */
+const OWN_INODES = 16;
+/** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
+const MAX_BLOCK_BYTES = 4096;
+/**
+ * Throws DeploymentError `disk_full` unless the file system of the directory has room for everything: whole blocks, and
+ * inodes if their number is fixed. Blocks that are reserved for root count as used. The error says what is needed, what
+ * is free, and what to do.
+ */
+function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_namespaceObject.statfsSync) {
+    const { bavail, bsize, files, ffree } = readFree(path);
+    const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
+    if (bavail * bsize < bytes)
+        throw outOfSpace(path, byteShortage(bavail * bsize, bytes));
+    // A file system that makes inodes as needed reports none.
+    if (files > 0 && ffree < inodes)
+        throw outOfInodes(path, { free: ffree, needed: inodes });
+}
+/**
+ * True if there is room for this many entries with this many bytes in total, however the bytes are divided among them.
+ */
+function hasSpaceForAny(path, { bytes, entries }, readFree = external_node_fs_namespaceObject.statfsSync) {
+    const { bavail, bsize, files, ffree } = readFree(path);
+    const hasBytes = bavail * bsize >= bytes + entries * MAX_BLOCK_BYTES;
+    return hasBytes && (files === 0 || ffree >= entries + OWN_INODES);
+}
+function bytesOnDisk(sizes, blockBytes) {
+    let blocks = 0;
+    for (const size of sizes)
+        blocks += Math.ceil(size / blockBytes);
+    return blocks * blockBytes;
+}
+function outOfSpace(path, { free, needed }) {
+    return new DeploymentError('disk_full', `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`);
+}
+function outOfInodes(path, { free, needed }) {
+    return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/reserve.js
+
+
+
+
+
+/** Enough for a lock, the records of a recovery and a report. */
+const RESERVE_BYTES = 64 * 1024;
+/**
+ * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
+ */
+function keepReserve(layout) {
+    if (pathExistsSync(reservePath(layout)))
+        return;
+    try {
+        // Random, because a file system could compress anything else to nothing.
+        (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
+    }
+    catch {
+        tryUnlinkSync(reservePath(layout));
+    }
+}
+/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
+function spendReserve(layout) {
+    return tryUnlinkSync(reservePath(layout));
+}
+
+;// CONCATENATED MODULE: ./build/install/host/readiness.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** Space for our own records. The space for the artifact is checked once its listing is known. */
+const MIN_FREE_BYTES = 1024 * 1024;
+/**
+ * Checks a project root without creating anything. A missing root passes. Returns one sentence for each risk that the
+ * operator accepts. Throws as `requireSafeHost` and `requireOwnKinds` do, or DeploymentError `host_not_writable` if the
+ * root is not a directory.
+ */
+function checkRoot(access) {
+    const { layout } = access;
+    const accepted = requireSafeHost(access);
+    try {
+        if (statIfPresentSync(layout.root)?.isDirectory() === false)
+            throw notADirectory(layout.root);
+        requireOwnKinds(layout);
+        return accepted;
+    }
+    catch (error) {
+        throw unusableRoot(toHostError(error, `checking ${layout.own}`));
+    }
+}
+/**
+ * Prepares a project root for its lock. Creates the root, if its parent exists, and `.hub-deploy/` with its folders,
+ * which only this user can access (0700). Touches nothing if `checkRoot` refuses the host. Throws as `checkRoot` does,
+ * or DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function prepareHost(access, log) {
+    const { layout } = access;
+    checkRoot(access);
+    try {
+        requireRoot(layout.root, log);
+        warnOfOuterRoot(layout, log);
+        await makePrivateDirectories(layout.own);
+        // Checked again, because another user may meanwhile have created folders that did not exist before.
+        requireSafeHost(access);
+        requireOwnKinds(layout);
+        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
+        keepReserve(layout);
+    }
+    catch (error) {
+        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
+    }
+}
+/**
+ * Checks in advance that this run can switch versions in a place. The place's shelf must pass `checkShelf`, and this
+ * run must be able to move the place's current content. Throws as `checkShelf` and `requireSwitchable` do. Also throws
+ * DeploymentError `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the
+ * current content is a directory that this user cannot write to.
+ */
+function checkHost(host, place) {
+    const { layout } = host;
+    checkShelf(layout, place);
+    const path = installPath(layout, place);
+    try {
+        requireOwnDirectory(snapshotsPath(layout, place));
+        readiness_requireMovable(path);
+        requireSwitchable(host, place);
+    }
+    catch (error) {
+        throw toHostError(error, `checking ${path}`);
+    }
+}
+/** Calls `checkHost` for the current place and the target of a part, but only once if they are the same place. */
+function checkPlaces(host, present, target) {
+    if (installPath(host.layout, present) !== installPath(host.layout, target))
+        checkHost(host, present);
+    checkHost(host, target);
+}
+/**
+ * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
+ * switches versions. Also checks that there is space for this action's own records.
+ *
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error. Also throws
+ * as `openDirectorySync` does.
+ */
+function checkShelf(layout, shelf) {
+    try {
+        requireWritableShelf(layout, shelf);
+        requireOneMount(layout, shelf);
+    }
+    catch (error) {
+        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf.directory)}`);
+    }
+    requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
+}
+/** Turns `step_failed` into `host_not_writable`, because no step has begun and the operator must correct the root. */
+function unusableRoot(error) {
+    if (error.code !== 'step_failed')
+        return error;
+    return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
+        cause: error,
+    });
+}
+function notADirectory(root) {
+    return new DeploymentError('host_not_writable', `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`);
+}
+function requireRoot(root, log) {
+    if (statIfPresentSync(root) !== undefined)
+        return;
+    if (makeRoot(root))
+        log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
+    else if (statIfPresentSync(root) === undefined)
+        throw leadsNowhere(`project-root ${root}`);
+}
+/**
+ * Warns if a root without deployments is directly inside a root with deployments: the operator may have chosen the
+ * inner one by mistake.
+ */
+function warnOfOuterRoot({ root, own }, log) {
+    const outer = (0,external_node_path_namespaceObject.dirname)(root);
+    const isNested = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(outer, (0,external_node_path_namespaceObject.basename)(own)))?.isDirectory() === true;
+    if (!isNested || lstatIfPresentSync(own) !== undefined)
+        return;
+    log.warning(`project-root ${root} has no deployments yet, but it is inside the project root ${outer}, which has deployments. If you mean ${outer}, correct project-root, and remove everything that this run installs in ${root}.`);
+}
+/** Returns false if the root has just been created by another run, or is a symlink that leads nowhere. */
+function makeRoot(root) {
+    try {
+        makeOpenDirectorySync(root);
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        if (errnoOf(error) !== 'ENOENT')
+            throw error;
+        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`);
+    }
+}
+/** Moving a directory to another parent requires write access to the directory itself. */
+function readiness_requireMovable(place) {
+    const found = lstatIfPresentSync(place);
+    if (found?.isDirectory())
+        (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+}
+/** Checks the nearest existing directory, in which a missing shelf will be created. */
+function requireWritableShelf(layout, { directory }) {
+    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
+    const found = statIfPresentSync(path);
+    if (found === undefined)
+        throw leadsNowhere(path);
+    if (!found.isDirectory())
+        throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
+    (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+}
+function leadsNowhere(path) {
+    return new DeploymentError('host_not_writable', `${path} is a symlink to a directory that does not exist. Correct the symlink, or mount or create that directory.`);
+}
+function statIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.statSync)(path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/ended-report.js
+
+
+
+/**
+ * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
+ * question began recently, so its report is among the newest, even if the clock of another run was ahead.
+ */
+const MAX_READ = 200;
+/** Returns the local report of the deployment with this id, if it is among the newest 200 reports. Never throws. */
+function findEndedReport({ reports }, deploymentId) {
+    const newest = ended_report_namesIn(reports).toSorted().reverse().slice(0, MAX_READ);
+    for (const name of newest) {
+        const path = (0,external_node_path_namespaceObject.join)(reports, name);
+        const report = readReportOf(path, deploymentId);
+        if (report !== undefined)
+            return { path, report };
+    }
+    return undefined;
+}
+function ended_report_namesIn(folder) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.endsWith('.json'));
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/run-name.js
+/**
+ * Names the run that a journal or report is about, without an article: `deployment of greeter 2.0.0`, or `rollback of
+ * greeter to 1.0.0`. Leaves out what is not known.
+ */
+function nameRun({ slug = null, id = null, version = null, rollback_of: replaced }) {
+    const kind = replaced === undefined ? 'deployment' : 'rollback';
+    const name = slug ?? id;
+    if (name === null)
+        return kind;
+    const to = replaced === undefined ? '' : 'to ';
+    return version === null ? `${kind} of ${name}` : `${kind} of ${name} ${to}${version}`;
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
+
+/** Describes in one sentence how an interrupted deployment ended, and, if known, which version the host runs now. */
+function describeRecovered(report) {
+    return `The interrupted ${nameRun(report)} was recovered: ${recovered_run_describeEnd(report)}.`;
+}
+/** Describes in a clause how a deployment ended. */
+function recovered_run_describeEnd({ outcome, running_version: running }) {
+    return ENDS[outcome](running);
+}
+const ENDS = {
+    success: running => `it had been completed, and ${runs(running)}`,
+    failed: running => `it had changed no file, and ${runs(running, ' still')}`,
+    rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
+    interrupted: () => 'how it ended is not known, so check this host',
+    inconsistent: () => 'not all files could be restored, so check this host',
+};
+function runs(version, still = '') {
+    return version === null ? 'no version is known to run' : `${version}${still} runs`;
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovered-services.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** Finds the services that a dead run acted on in the host config of this run. */
+function findServices(host, run) {
+    const config = readHostConfig(host);
+    const rows = tryToReadInstalled(host.layout);
+    const services = [];
+    const unreachable = new Map();
+    for (const entry of run.records) {
+        if (entry.record !== 'service')
+            continue;
+        const { part, was_running } = entry;
+        const why = typeof config === 'string' ? config : whyNot(run, rows, entry);
+        const service = typeof config === 'string' ? undefined : findNamed(config, part);
+        if (why === undefined && service !== undefined)
+            services.push({ service, part, was_running, replicas: null });
+        else if (!unreachable.has(part))
+            unreachable.set(part, { part, was_running, why: why ?? 'the host config has no such service' });
+    }
+    return { services, unreachable: [...unreachable.values()] };
+}
+/**
+ * Returns why a recovery must not act on a service: no row has the service's part. A service that was not running may
+ * still be stopped if the run moved a tree into the part's place, as a first install does.
+ */
+function whyNot(run, rows, { part, was_running }) {
+    if (rows.some(row => isRunBy(row, part, run.record.facts)))
+        return undefined;
+    const places = changedPlaces(run.records);
+    if (!was_running && (part === null ? places.length > 0 : places.some(({ id }) => id === part)))
+        return undefined;
+    return part === null ? 'no part of the project is installed' : `${part} is not installed`;
+}
+/** Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before. */
+async function checksAfter(host, run, { services, unreachable }) {
+    const config = readHostConfig(host);
+    if (typeof config === 'string')
+        return [];
+    const places = changedPlaces(run.records);
+    const checks = [];
+    for (const row of tryToReadInstalled(host.layout)) {
+        const runs = ({ part }) => isRunBy(row, part, run.record.facts);
+        const own = services.filter(runs);
+        const isChanged = places.some(place => isSamePlace(place, placeOf(row)));
+        if (unreachable.some(runs) || own.some(change => !change.was_running) || (own.length === 0 && !isChanged))
+            continue;
+        const found = own.length > 0 ? own : [await findServiceOf(config, row.id, { signal: host.grace.restoring })];
+        for (const named of found)
+            checks.push(checkOfRestored(config, row, named?.service ?? null));
+    }
+    return uniqueChecks(checks);
+}
+/** Returns the rows of the parts whose service an earlier rollback or recovery left pending. */
+function findPending(layout) {
+    return tryToReadInstalled(layout).filter(row => row.service_pending === true);
+}
+/**
+ * Restarts and checks services that are pending, as far as the host config of this run names services for these parts.
+ * A service that was restarted and checked is no longer pending, whatever the check has found. Never throws: logs a
+ * warning for anything that later runs have to repeat, and stops after a cancel.
+ */
+async function restorePending(host, pending) {
+    try {
+        await restoreAll(host, pending);
+    }
+    catch (error) {
+        if (host.grace.cancelled.aborted)
+            return;
+        const { message } = toHostError(error, 'restarting and checking services');
+        host.log.warning(`Services that an earlier run left are still pending; later runs try again: ${message}`);
+    }
+}
+async function restoreAll(host, pending) {
+    const { layout, log, grace, recovery } = host;
+    const config = readHostConfig(host);
+    if (typeof config === 'string' || pending.length === 0)
+        return;
+    const groups = await groupByService(host, config, pending);
+    if (groups.length === 0)
+        return;
+    log.group('Restarting services that an earlier run left', 'at once');
+    const starts = (await recovery?.onFilesRestored?.(true, groups.map(({ change }) => change))) ?? 'now';
+    for (const { change, rows } of groups) {
+        const { problems } = await restoreServices([change], { log, signal: grace.restoring, starts });
+        for (const problem of problems)
+            log.warning(problem);
+        if (problems.length > 0 || starts === 'queued')
+            continue;
+        const checks = rows.map(row => checkOfRestored(config, row, change.service));
+        const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled });
+        for (const finding of findings)
+            log.warning(finding);
+        const done = new Set(rows.map(nameOf));
+        await recordPending(layout, row => row.service_pending === true && !done.has(nameOf(row)));
+    }
+}
+async function groupByService({ grace }, config, pending) {
+    const groups = new Map();
+    for (const row of pending) {
+        const named = await findServiceOf(config, row.id, { signal: grace.restoring });
+        if (named === undefined)
+            continue;
+        const key = keyOfService(named.service);
+        const group = groups.get(key) ?? { change: { ...named, was_running: true, replicas: null }, rows: [] };
+        group.rows.push(row);
+        groups.set(key, group);
+    }
+    return [...groups.values()];
+}
+/** Returns no rows if the record cannot be read: whatever needs the record reports that. */
+function tryToReadInstalled(layout) {
+    try {
+        return readInstalled(layout);
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/state-machine.js
+function createStateMachine(transitions, initial, now) {
+    let current = initial;
+    const history = [{ state: initial, at: now().toISOString() }];
+    return {
+        get current() {
+            return current;
+        },
+        history,
+        enter(state) {
+            if (!transitions[current].includes(state))
+                throw new Error(`No transition from ${current} to ${state}.`);
+            current = state;
+            const change = { state, at: now().toISOString() };
+            history.push(change);
+            return change;
+        },
+    };
+}
+/**
+ * Returns the shortest path through the table: the states after `from`, up to and including `to`. The path is empty if
+ * the two are the same state, or if no path leads from `from` to `to`.
+ */
+function statesBetween(transitions, from, to) {
+    const ways = new Map([[from, []]]);
+    for (const [state, way] of ways) {
+        for (const next of transitions[state] ?? [])
+            if (!ways.has(next))
+                ways.set(next, [...way, next]);
+    }
+    return ways.get(to) ?? [];
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/restore-record.js
+
+
+
+
+
+
+
+/**
+ * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
+ * later commit and notes. Any other content is from another process, which must not write there. This function then
+ * sets the file aside, even if the file contains a valid record. Throws file system errors. After an error, the file is
+ * as it was.
+ */
+async function restoreRecord({ layout, log }, known, committed) {
+    const found = tryToRead(layout);
+    if (found === known.record || (found !== undefined && isOfRun(found, known, committed)))
+        return;
+    const aside = await setAside(layout);
+    try {
+        await writeRecordFile(layout, known.record);
+    }
+    catch (error) {
+        if (aside !== undefined)
+            (0,external_node_fs_namespaceObject.renameSync)(aside, layout.installed);
+        throw error;
+    }
+    const deed = aside === undefined ? 'removed' : 'changed';
+    const where = aside === undefined ? '' : ` The changed file is now ${aside}.`;
+    log.warning(`Another process ${deed} ${layout.installed} after a deployment had begun, so the file was written again.${where} Find out which process did that.`);
+}
+/** Does the same as `restoreRecord` without a commit to compare. Never throws: returns the error instead. */
+async function tryToRestoreRecord(host, known) {
+    try {
+        await restoreRecord(host, known);
+        return undefined;
+    }
+    catch (error) {
+        return toHostError(error, `writing ${host.layout.installed} again`);
+    }
+}
+/** Returns undefined if the file cannot be read or is not a record. */
+function tryToRead(layout) {
+    try {
+        return readRecordFile(layout);
+    }
+    catch {
+        return undefined;
+    }
+}
+/**
+ * True if all differences may come from the run itself. A run also forgets discarded snapshots that are gone, and notes
+ * which services are pending.
+ */
+function isOfRun(found, { record }, committed) {
+    const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])];
+    const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])]);
+    return expected.some(known => rowsOf(known) === rowsOf(found)) && found.discard.every(path => mayDiscard.has(path));
+}
+function rowsOf(record) {
+    const { installed, removed, projects } = fileOf(record);
+    return JSON.stringify([withPending(installed, () => false), removed, projects]);
+}
+/** Returns the file's new path, or undefined if there was no file. */
+async function setAside({ installed, snapshots }) {
+    if (!pathExistsSync(installed))
+        return undefined;
+    const folder = (0,external_node_path_namespaceObject.join)(snapshots, 'set-aside');
+    await makePrivateDirectories(folder);
+    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-installed.json`);
+    (0,external_node_fs_namespaceObject.renameSync)(installed, aside);
+    return aside;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
+
+/**
+ * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
+ * the first error after trying to remove all of them.
+ */
+function pruneTreeRecords({ trees }, used) {
+    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
+        if (record !== undefined)
+            return [`${record}.tree`];
+        return digest === null ? [] : [`${digest}.json`];
+    }));
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
+    const errors = [];
+    for (const name of stale) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
+        }
+        catch (error) {
+            errors.push(error);
+        }
+    }
+    if (errors.length > 0)
+        throw errors[0];
+}
+
+;// CONCATENATED MODULE: ./build/install/host/cleanup.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
+const DISCARDED = 'discarded-';
+/** One hour: far longer than writing one file takes. */
+const LONGEST_WRITE_MS = 3_600_000;
+/**
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
+ * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
+ * folder, where `cleanStaging` deletes them.
+ *
+ * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
+ * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
+ * only another call moves or records the remaining snapshots.
+ */
+async function finishCommitted({ layout, log }, installation, known) {
+    if (known !== undefined)
+        await restoreRecord({ layout, log }, known, installation);
+    await recordInstalled(layout, installation);
+    const left = await discard(layout, log, installation.discard);
+    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
+    return isRecorded;
+}
+/**
+ * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
+ * gone. Logs a warning for each failure. The caller holds the lock.
+ */
+async function retryDiscarded(layout, log) {
+    const before = discardedIn(layout);
+    await orWarn(log, async () => {
+        const left = await discard(layout, log, before);
+        if (left.length < before.length)
+            await recordDiscarded(layout, left);
+    });
+}
+/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
+function discardedIn(layout) {
+    try {
+        return readHostRecord(layout).discard;
+    }
+    catch {
+        return [];
+    }
+}
+/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
+async function discard(layout, log, paths) {
+    const left = [];
+    for (const path of paths)
+        if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
+            left.push(path);
+    return left;
+}
+async function noteDiscarded(layout, left) {
+    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
+}
+/**
+ * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
+ * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
+ */
+function discardStaging(layout, deploymentId) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/**
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
+ * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
+ * this host's own files.
+ *
+ * The caller holds the lock, and no journal needs a staged file.
+ */
+async function cleanStaging(layout, log) {
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
+        const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
+    }
+    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
+}
+/**
+ * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
+ * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
+ * because the holder of the lock has already removed those that no process could still be writing.
+ */
+async function removeStrayTemporaries(layout, log) {
+    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
+        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
+            const owner = ownerOfTemporary(name);
+            if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
+                continue;
+            const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
+            // This action creates no directory with a temporary name.
+            if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
+                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
+        }
+    }
+}
+/**
+ * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
+ * container may have had the same id as a process that exists here.
+ */
+function mayBeWriting(pid, writtenAtMs) {
+    return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
+}
+/**
+ * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
+ * the staging folder if this run cannot.
+ */
+function cleanup_putAside(layout, path) {
+    try {
+        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
+        if (mounted !== undefined)
+            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
+        // The name is random, because a name made from the id and the version could be too long.
+        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/**
+ * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
+ * killed before staging anything leaves an empty folder.
+ */
+async function setStagingAside(layout, log, name) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+    if (tryRemoveEmptySync(path))
+        return;
+    const folder = (0,external_node_path_namespaceObject.join)(layout.snapshots, 'set-aside');
+    await makePrivateDirectories(folder);
+    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
+    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
+    log.warning(`The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`);
+}
+function tryRemoveEmptySync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.rmdirSync)(path);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+function usedTrees(layout) {
+    const { installed, removed } = readHostRecord(layout);
+    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
+}
+async function orWarn(log, act) {
+    try {
+        await act();
+        return true;
+    }
+    catch (error) {
+        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-file.js
+
+
+
+
+
+
+
+/** The size of a journal is a multiple of this number. */
+const CHUNK_BYTES = 64 * 1024;
+/**
+ * Announcements leave this room free, so that it is already allocated for the records of an undo, the end and the
+ * report.
+ */
+const ROOM_FOR_UNDO_BYTES = 32 * 1024;
+const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
+/** Creates a durable journal of one line, with space for more lines. If that fails, leaves no journal. */
+async function writeNewJournal(path, line) {
+    const temporary = temporaryName(path);
+    (0,external_node_fs_namespaceObject.closeSync)(await writeDurably(temporary, padded(line)));
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        tryUnlinkSync(path);
+        throw error;
+    }
+}
+/** Creates a durable file, and returns its open descriptor. If that fails, leaves no file. */
+async function writeDurably(path, text) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL, 0o600);
+    try {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, text);
+        await syncFile(fd);
+        return fd;
+    }
+    catch (error) {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        tryUnlinkSync(path);
+        throw error;
+    }
+}
+/**
+ * The open journal. A line replaces padding in place, so it needs no new space. A line after which a rollback could be
+ * necessary leaves room for that rollback, or makes more room.
+ */
+class JournalFile {
+    #path;
+    #fd;
+    #size;
+    /** The length of the complete lines, in bytes. */
+    #length;
+    /** The end of the bytes that may no longer be padding, because a line was not written completely. */
+    #dirtyEnd;
+    #isSynced = true;
+    /** Opens a journal to write after its last complete line. Throws JournalDamage, or the system's error. */
+    constructor(path) {
+        this.#path = path;
+        this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
+        this.#size = bytes.length;
+        this.#length = parseJournalText(bytes).length;
+        this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
+    }
+    /**
+     * True if a line of this size fits. For an announcement, which must leave room for an undo, grows the journal if
+     * necessary, or throws.
+     */
+    async makeRoom(bytes, use) {
+        const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
+        if (this.#length + bytes + spare <= this.#size)
+            return true;
+        if (use === 'undo')
+            return false;
+        await this.#grow(bytes);
+        return true;
+    }
+    /**
+     * Writes a line; with `isDurable`, the line is on the disk on return. A line replaces only padding, so wherever a
+     * power cut loses part of the line, padding remains.
+     */
+    async write(line, isDurable) {
+        await this.#eraseRemains();
+        this.#dirtyEnd = this.#length + line.length;
+        this.#writeAll(line, this.#length);
+        if (isDurable)
+            await this.#sync();
+        this.#length = this.#dirtyEnd;
+    }
+    /**
+     * Overwrites, if possible, the remains of a line that was not written completely. The next `write` overwrites them
+     * durably in any case.
+     */
+    tryErase() {
+        try {
+            this.#erase();
+        }
+        catch {
+            // The next `write` tries again.
+        }
+    }
+    close() {
+        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+    }
+    async #eraseRemains() {
+        if (this.#dirtyEnd === this.#length)
+            return;
+        this.#erase();
+        await this.#sync();
+        this.#dirtyEnd = this.#length;
+    }
+    #erase() {
+        this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
+    }
+    async #sync() {
+        if (this.#isSynced)
+            return;
+        await syncData(this.#fd);
+        this.#isSynced = true;
+    }
+    #writeAll(bytes, position) {
+        this.#isSynced = false;
+        for (let done = 0; done < bytes.length;)
+            done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
+    }
+    /**
+     * Moves the journal to a larger file, which is open before it takes the journal's name. If that fails, the old file
+     * stays in use.
+     */
+    async #grow(bytes) {
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
+        const wanted = padded(text, bytes);
+        const temporary = temporaryName(this.#path);
+        const fd = await writeDurably(temporary, wanted);
+        try {
+            (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
+        }
+        catch (error) {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+            tryUnlinkSync(temporary);
+            throw error;
+        }
+        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+        this.#fd = fd;
+        this.#size = Buffer.byteLength(wanted);
+        this.#dirtyEnd = this.#length;
+        this.#isSynced = true;
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
+    }
+}
+/** Returns the text with room for `more` bytes, and for an undo after them. */
+function padded(text, more = 0) {
+    const used = Buffer.byteLength(text);
+    const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
+    return text + PADDING.repeat(size - used);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal.js
+
+
+
+
+
+
+
+
+
+/**
+ * Starts the journal of a deployment, redacted, with mode 0600 and room for an undo. The journal is durable when the
+ * promise resolves. If it cannot be made durable, leaves no journal.
+ */
+async function startJournal(path, begin, redact = text => text) {
+    await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)));
+    return continueJournal(path, 1, redact);
+}
+/** Opens a dead run's journal to append after its last complete record. Throws as `readJournal` does. */
+function openJournal(path, redact = text => text) {
+    return continueJournal(path, readJournal(path)?.length ?? 0, redact);
+}
+/** Removes the journal durably. The removal ends a deployment: without a journal, there is nothing to recover. */
+async function removeJournal(path) {
+    try {
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return;
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+function continueJournal(path, records, redact) {
+    const file = new JournalFile(path);
+    let seq = records;
+    return {
+        async append(record) {
+            const { record: type } = record;
+            const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)));
+            try {
+                if (!(await file.makeRoom(line.length, OF_UNDO.has(type) ? 'undo' : 'announce')))
+                    return undefined;
+                await file.write(line, DURABLE.has(type));
+                return ++seq;
+            }
+            catch (error) {
+                file.tryErase();
+                if (REQUIRED.has(type))
+                    throw error;
+                return undefined;
+            }
+        },
+        close: () => file.close(),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/record.js
+
+/** Passes each fact to `onFacts` as soon as it is known, except the names of the host's own files. */
+function createDeploymentRecord(initial, states, onFacts = () => { }) {
+    const know = ({ drift: _, ...words }) => onFacts(words);
+    know(initial);
+    let facts = initial;
+    let journal;
+    const known = { states: [...states], steps: [], plannedSteps: [] };
+    return {
+        get facts() {
+            return facts;
+        },
+        ...known,
+        async update(more) {
+            facts = { ...facts, ...more };
+            know(more);
+            await journal?.append({ record: 'facts', facts: more });
+        },
+        async enter(change) {
+            known.states.push(change);
+            await journal?.append({ record: 'state', ...change });
+        },
+        async addStep(step) {
+            known.steps.push(step);
+            onFacts(step.id);
+            await journal?.append({ record: 'step', ...step });
+        },
+        planSteps(steps) {
+            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
+        },
+        noteIdle(ids) {
+            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
+            known.plannedSteps.splice(0, steps.length, ...steps);
+        },
+        async startJournal({ path, redact }, { reportAddress, keepPaths }) {
+            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
+            const started = await startJournal(path, { record: 'begin', ...begin }, redact);
+            for (const state of known.states)
+                await started.append({ record: 'state', ...state });
+            journal = started;
+            return started;
+        },
+    };
+}
+/** Rebuilds the record of a dead run from its journal. */
+function recordFromJournal(begun, records) {
+    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
+    const facts = Object.assign({ ...begun }, ...later);
+    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
+    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
+    for (const { record: _, ...step } of steps)
+        void record.addStep(step);
+    return record;
+}
+function definedOnly(facts) {
+    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
+
+
+/**
+ * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
+ * staged files aside instead.
+ */
+async function endJournal({ layout, log }, { id, hasLost = false }) {
+    if (!hasLost)
+        discardStaging(layout, id);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
+}
+/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
+async function emptyStaging({ layout, log }, deploymentId) {
+    discardStaging(layout, deploymentId);
+    await cleanStaging(layout, log);
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovered-end.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** The second half of the sentence about an interrupted run. */
+const ROLLED_BACK = {
+    failed: 'before it had changed anything',
+    rolled_back: 'and rolled back afterwards',
+    inconsistent: 'and could not be rolled back',
+};
+const DAMAGED = 'and rolled back afterwards, but not all files are as before';
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
+async function endRun(host, run) {
+    const commit = findCommit(run.records);
+    if (commit !== undefined)
+        return await endCommitted(host, run, commit);
+    // Everything that follows reads the host's record.
+    const known = knownRecord(run);
+    const unwritten = known && (await tryToRestoreRecord(host, known));
+    const request = rollbackOf(host, run);
+    const ended = await endRolledBack(request, run, interruptedState(host, run.record));
+    return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
+}
+/**
+ * Returns the record of the host as the run knew it. If the rollback of the run left a problem, all services that the
+ * run changed are pending in this record, because the run may have noted any of them.
+ */
+function knownRecord({ records, record: { facts } }) {
+    const found = findHostRecord(records);
+    if (found === undefined)
+        return undefined;
+    const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0;
+    const services = records.flatMap(entry => (entry.record === 'service' ? [entry.part] : []));
+    const unrestored = hasProblem ? services : [];
+    const installed = withPending(found.installed, row => isPendingAfter(row, { of: facts, unrestored }));
+    return { record: { ...found, installed } };
+}
+/**
+ * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
+ * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
+ * the run was interrupted.
+ */
+async function endRolledBack(request, run, state) {
+    const { records } = run;
+    const known = findEnd(records);
+    if (known !== undefined && known.rollback?.restored !== false)
+        return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known };
+    const { outcome, rollback, ...left } = await rollBack(request);
+    if (known !== undefined && rollback?.restored === false)
+        return { end: (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback } };
+    const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
+    const message = `The run was interrupted in state ${state} ${fate}.`;
+    // The message of an earlier recovery says that the run could not be rolled back.
+    const cause = known?.error?.code === 'interrupted' ? null : known?.error;
+    const end = buildEnd(new Date(), {
+        outcome,
+        rollback,
+        changed: rollback?.restored === false,
+        error: cause ?? { code: 'interrupted', message, step: null },
+    });
+    return { end, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
+}
+/**
+ * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
+ * using the files by now, so the files are not compared again.
+ */
+async function endRestored(request, run, known) {
+    const { rollback, ...left } = await rollBack({ ...request, places: [] });
+    if (rollback === null || known.rollback === null)
+        return { end: known };
+    const places = changedPlaces(run.records);
+    const damage = known.rollback.problems.filter(problem => isOfFile(problem, places));
+    const { healthy, problems } = rollback;
+    // Both lists name the lost kept paths.
+    const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
+    return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
+}
+function recovered_end_isLeft({ isUnfinished, unchecked }) {
+    return isUnfinished === true || unchecked !== undefined;
+}
+function rollbackOf(host, run) {
+    const { layout, log, grace, recovery } = host;
+    const { begin, records, journal, record } = run;
+    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
+    const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
+    const found = findServices(host, run);
+    const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
+    return {
+        layout,
+        log,
+        grace,
+        places: changedPlaces(records),
+        keepPaths: begin.keep_paths,
+        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+        byContent: true,
+        of: record.facts,
+        ...found,
+        healthchecks: async () => await checksAfter(host, run, found),
+        undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
+        lost,
+        onFilesRestored: recovery?.onFilesRestored,
+    };
+}
+/** Ends a run that died after its commit: the new version stays. */
+async function endCommitted(host, run, commit) {
+    const { records } = run;
+    await finishCommitted(host, { removed: [], ...commit }, knownRecord(run));
+    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
+    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovery.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
+ * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
+ * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded`
+ * does. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
+ * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ */
+async function recover(host) {
+    const { layout, log } = host;
+    await removeStrayTemporaries(layout, log);
+    const wasPending = new Set(findPending(layout).map(nameOf));
+    const recovered = await recoverJournal(host);
+    // No transaction moves a stranded tree, so no rollback moves it back.
+    requireNothingStranded(layout);
+    const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)));
+    await restorePending(host, pending);
+    return recovered;
+}
+/**
+ * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
+ * or an empty one.
+ */
+async function recoverJournal(host) {
+    const { layout, log } = host;
+    const records = readRecords(layout);
+    const [begin] = records;
+    if (begin?.record !== 'begin') {
+        await removeLeftovers(host);
+        return undefined;
+    }
+    // The run may have been the first to install anything in one of these directories.
+    const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
+    for (const directory of directories)
+        requireSafeDirectory(host, directory);
+    log.group('Recovering an interrupted deployment', 'at once');
+    const journal = openJournal(layout.journal, host.secrets.redact);
+    try {
+        const record = recordFromJournal(begin.facts, records);
+        const { drift: _, ...words } = record.facts;
+        host.secrets.know(words);
+        return await recoverRun(host, { begin, records, journal, record });
+    }
+    finally {
+        journal.close();
+    }
+}
+async function recoverRun(host, run) {
+    const { begin, records, journal, record } = run;
+    const attempts = countAttempts(host, records);
+    const known = findEnd(records);
+    verifyRecoverable(host, records);
+    if (needsRollback(records))
+        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
+    const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run);
+    const wasReported = attempts > 0 && end === known;
+    if (wasReported && end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (end !== known)
+        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
+    await enterTerminal(host, record, end);
+    const closed = await closeDeployment(host, {
+        record,
+        end,
+        address: begin.report_address,
+        accepted: known && isReportedAlike(end, known) ? findAccepted(records) : undefined,
+        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
+    });
+    if (closed.unwritten !== undefined)
+        host.log.warning(closed.unwritten);
+    if (end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (isUnfinished)
+        host.grace.cancelled.throwIfAborted();
+    if (unwritten !== undefined)
+        throw unwritten;
+    await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost });
+    logRecovered(host, closed.report, known);
+    return closed;
+}
+/** Removes what no recovery needs, once the host's record is as the journal says. */
+async function removeLeftovers(host, ended) {
+    const { layout, log } = host;
+    await retryDiscarded(layout, log);
+    if (ended === undefined)
+        await cleanStaging(layout, log);
+    else
+        await endJournal(host, ended);
+}
+/**
+ * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
+ * logs only the cleanup, or that the restored version is not healthy.
+ */
+function logRecovered({ log, recovery }, report, known) {
+    const isNews = known === undefined || known.rollback?.restored === false;
+    const unhealthy = restoredUnhealthy(report);
+    if (unhealthy !== undefined)
+        log.error(unhealthy);
+    else if (isNews && report.outcome === 'inconsistent')
+        log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '));
+    else if (isNews)
+        log.notice(describeRecovered(report));
+    else
+        log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`);
+    const isSaid = unhealthy !== undefined || (isNews && report.outcome === 'inconsistent');
+    if (!isSaid)
+        for (const problem of rollbackProblems(report))
+            log.warning(problem);
+    if (isNews)
+        recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
+}
+/**
+ * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
+ * space. If the flow had failed because it could not roll back, ends the flow again.
+ */
+async function enterTerminal({ flows }, record, end) {
+    const flow = flows[flowOf(record.facts)];
+    const running = interruptedState({ flows }, record);
+    const terminal = terminalState(end);
+    if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal)
+        return;
+    for (const state of statesBetween(flow, running, terminal))
+        await record.enter({ state, at: end.completed_at });
+}
+function terminalState({ outcome }) {
+    if (outcome === 'success')
+        return 'succeeded';
+    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recover-host.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** A longer wait is not needed: a live holder has already recovered the host. */
+const POST_LOCK_TIMEOUT_MS = 5000;
+/**
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. That may be the journal of an
+ * earlier run, whose recovery the main step could not complete. After a main step that was killed, returns how that
+ * step ended if its report is found, even if another run recovered it. Otherwise, returns what was recovered, if
+ * anything. After a main step that ended by itself, only warns about a failure if the host has exactly one version.
+ */
+async function recoverMainStep(host, main) {
+    const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS);
+    return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs);
+}
+async function recoverKilledStep(host, timeoutMs) {
+    try {
+        const recovered = await recoverHost(host, timeoutMs);
+        return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered);
+    }
+    catch (error) {
+        const { code, message } = toDeployError(error);
+        if (code !== 'locked' || !readJournalState(host).startsWith('of another'))
+            throw error;
+        const ended = endedByAnother(host);
+        if (ended !== undefined)
+            return ended;
+        host.log.info(`The deployment ${host.run.id} has left nothing to recover, and no report. ${message}`);
+        return undefined;
+    }
+}
+async function completeStep(host, timeoutMs) {
+    const { layout, log } = host;
+    if (!pathExistsSync(layout.journal))
+        return undefined;
+    requireSafeHost(host);
+    const state = readJournalState(host);
+    // The main step has already tried to recover such a host, and said why it could not.
+    if (state === 'damaged' || state === 'of another, not restored')
+        return undefined;
+    try {
+        const recovered = await recoverHost(host, state === 'own' ? timeoutMs : 0);
+        // The main step has already shown its success.
+        return recovered?.report.outcome === 'success' ? undefined : recovered;
+    }
+    catch (error) {
+        if (state !== 'own' && toDeployError(error).code === 'locked')
+            return undefined;
+        if (isInDoubt(layout))
+            throw error;
+        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
+        return undefined;
+    }
+}
+function endedByAnother({ layout, log, run }) {
+    const found = findEndedReport(layout, run.id);
+    if (found === undefined)
+        return undefined;
+    log.notice(`Nothing of this deployment is left to recover: ${recovered_run_describeEnd(found.report)}.`);
+    return { report: found.report, reportPath: found.path, plannedSteps: [] };
+}
+/** Whose journal is on the host. `not restored`: a recovery has failed. A missing journal counts as another run's. */
+function readJournalState({ layout, run }) {
+    try {
+        const records = readJournal(layout.journal) ?? [];
+        const [begin] = records;
+        if (begin?.record === 'begin' && begin.facts.deployment_id === run.id)
+            return 'own';
+        return findEnd(records)?.rollback?.restored === false ? 'of another, not restored' : 'of another';
+    }
+    catch {
+        return 'damaged';
+    }
+}
+/** True if this run has a host config, and an earlier run has left a service to restart and check. */
+function isAnyPending({ layout, hostConfig }) {
+    return hostConfig !== undefined && findPending(layout).length > 0;
+}
+/**
+ * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
+ * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and `requireNothingStranded` do.
+ */
+async function recoverHost(host, lockTimeoutMs) {
+    requireSafeHost(host);
+    if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) {
+        requireNothingStranded(host.layout);
+        return undefined;
+    }
+    requireOwnKinds(host.layout);
+    const lock = await holdLock(host, lockTimeoutMs);
+    try {
+        return await recover(host);
+    }
+    finally {
+        lock.release();
+    }
+}
+/**
+ * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
+ * recovery. Throws as `acquireLock` does.
+ */
+async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
+    const say = (line) => log.info(line);
+    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl: run.url, log: say, ...more });
+    try {
+        return await acquire();
+    }
+    catch (error) {
+        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
+        if (!isWorthIt || !spendReserve(layout))
+            throw error;
+        return await acquire();
+    }
+}
+/**
+ * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
+ * prepares it for the report of the refused run, as far as that is possible. Returns `end`. Its outcome becomes
+ * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
+ * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
+ * holder recovers the host itself. Returns the UntouchableHostError if the host must not be touched.
+ */
+async function recoverBeforeRefusal(host, end) {
+    try {
+        await prepareForReport(host);
+        await recoverHost(host, 0);
+        return end;
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            return error;
+        const { code, message } = toDeployError(error);
+        const isUncertain = isInDoubt(host.layout) || strandedNames(host.layout).length > 0;
+        if (code === 'locked' || !isUncertain || end.error === null)
+            return end;
+        const known = end.error.message;
+        const both = known === message ? known : `${known} Also: ${message}`;
+        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
+    }
+}
+/** Only refuses an unsafe host. Any other failure explains itself when the report cannot be written. */
+async function prepareForReport(host) {
+    if (!pathExistsSync(host.layout.root) || pathExistsSync(host.layout.own))
+        return;
+    try {
+        await prepareHost(host, host.log);
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/handover.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** The runner passes the text in an environment variable, which Linux limits to 128 KiB. */
+const MAX_HANDOVER_BYTES = 60_000;
+const LOCK_TIMEOUT_MS = 5000;
+/** The main step's request that its post step check the health of the restored version. */
+const handoverSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    slug: nullable(schemas_string()),
+    started_at: timeSchema,
+    /**
+     * The digest of `installed.json`, or null if there is no such file. If the digest differs in the post step, another
+     * run has deployed in between.
+     */
+    installed: nullable(schemas_string()),
+    /** The ids of the parts to check. How, the host config of the post step says. */
+    parts: array(idSchema),
+    /** The number of parts that did not fit into a saved state of the runner. */
+    left_out: schemas_int(),
+}));
+/**
+ * Returns the names of the restored parts that a cancelled run had no time to check, as text for the post step, which
+ * gets the text from the runner.
+ */
+function writeHandover(layout, facts, checks) {
+    const { deployment_id, slug, started_at } = facts;
+    const parts = [...new Set(checks.map(({ id }) => id))];
+    const textWith = (count) => {
+        const left = { parts: parts.slice(0, count), left_out: parts.length - count };
+        const handover = { deployment_id, slug, started_at, installed: handover_digestOf(layout), ...left };
+        return JSON.stringify(handover);
+    };
+    let count = parts.length;
+    while (count > 0 && Buffer.byteLength(textWith(count)) > MAX_HANDOVER_BYTES)
+        count = Math.floor(count / 2);
+    return textWith(count);
+}
+/**
+ * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
+ * undefined if no check fails. Also returns undefined, without a check, if another run is in progress on this host, was
+ * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and
+ * `holdLock` do, except for `locked`. Also throws the signal's reason after a cancel, and an error for a text that
+ * `writeHandover` did not write.
+ */
+async function checkRestored(host, text) {
+    const handover = handoverSchema.parse(JSON.parse(text));
+    requireSafeHost(host);
+    requireOwnKinds(host.layout);
+    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
+    if (lock === undefined)
+        return undefined;
+    try {
+        return await checkLocked(host, handover);
+    }
+    finally {
+        lock.release();
+    }
+}
+function unlessLocked(error) {
+    if (toDeployError(error).code !== 'locked')
+        throw error;
+}
+async function checkLocked(host, handover) {
+    const { layout, grace } = host;
+    if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
+        return undefined;
+    const checks = await handover_checksOf(host, handover);
+    if (checks === undefined)
+        return undefined;
+    // A healthy version is the normal case, so nothing is logged about it.
+    const log = { ...host.log, info: () => { } };
+    const problems = await findUnhealthy(checks, { log, signal: grace.cancelled });
+    const complete = (report) => withHealth(report, problems, handover);
+    const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
+    const sentence = (found && restoredUnhealthy(found.report)) ??
+        `The restored version is not healthy. ${problems.map(asSentence).join(' ')}`;
+    return problems.length === 0 ? undefined : { sentence, found };
+}
+/**
+ * Returns the checks that the host config of this step has for the restored parts. If it has none, leaves the parts'
+ * services to the next run whose host config names them, and returns undefined.
+ */
+async function handover_checksOf(host, { parts }) {
+    const { layout, log, grace } = host;
+    const rows = readInstalled(layout).filter(({ id }) => parts.includes(id));
+    const config = readHostConfig(host);
+    const checks = [];
+    for (const row of rows) {
+        if (typeof config === 'string')
+            break;
+        const named = await findServiceOf(config, row.id, { signal: grace.cancelled });
+        checks.push(checkOfRestored(config, row, named?.service ?? null));
+    }
+    const examining = uniqueChecks(checks.filter(isExamining));
+    if (examining.length > 0)
+        return examining;
+    const why = typeof config === 'string' ? config : 'the host config has no service and no check for it';
+    log.warning(`The health of ${parts.join(', ')} was not checked after the rollback, because ${why}.`);
+    await recordPending(layout, row => row.service_pending === true || rows.includes(row));
+    return undefined;
+}
+function withHealth(report, problems, { left_out: left }) {
+    if (report.rollback === null)
+        return report;
+    const healthy = problems.length > 0 ? false : left > 0 ? null : true;
+    return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
+}
+function handover_digestOf({ installed }) {
+    const text = readStateFileSync(installed);
+    return text === undefined ? null : (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/replaced-snapshot.js
+
+
+
+
+
+
+
+/** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
+function findReplaced({ results, order, deployment }, part, { installed, version }) {
+    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
+    if (name === undefined)
+        return undefined;
+    const row = {
+        name,
+        version,
+        project_version: installed?.project_version ?? null,
+        artifact_sha256: installed?.artifact_sha256 ?? null,
+        ...tree_identity_identityOf(modified ?? installed ?? { tree_digest: null }),
+        installed_at: installed?.installed_at ?? null,
+        deployment_id: installed?.deployment_id ?? null,
+        run_url: installed?.run_url ?? null,
+        ...(installed?.source && { source: installed.source }),
+        ...(installed && !isFrom(installed, order.origin)
+            ? { origin: { contract: installed.contract, slug: installed.slug } }
+            : {}),
+        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
+        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
+    };
+    return withHostFiles(deployment, part, row);
+}
+/**
+ * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
+ * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
+ * replaced version recreates the path before being stopped.
+ */
+function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
+    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
+    const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
+    const isTakenOver = isBelow(takenOver);
+    const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
+    if (kept.length > 0) {
+        const isRemoved = !('previous' in part);
+        const when = `you restore the snapshot${isRemoved ? ', or when the same project installs the part again' : ''}`;
+        const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): these files stay there, and return when ${when}.`;
+        tools.log.notice(message);
+    }
+    return withKeptPaths(snapshot, kept);
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/retained-snapshots.js
+
+
+/** Decides which snapshots of a place stay. The others are removed only after the commit. */
+function retain({ deployment }, place, { recorded, replaced, isRetained }) {
+    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
+    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
+    logRetention(deployment, place, retention);
+    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
+    return {
+        snapshots: retention.keep,
+        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
+    };
+}
+/** Logs why each of these snapshots stays or will be removed. */
+function logRetention({ request, tools }, place, { keep, discard }) {
+    const rule = `keep-snapshots is ${request.keepSnapshots}`;
+    const lastGood = keep.findLast(isGenuine);
+    for (const row of keep) {
+        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
+        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
+    }
+    for (const { name } of discard)
+        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
+}
+function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
+    if (kept !== undefined)
+        return `it contains this host's ${kept.join(', ')}`;
+    if (modified)
+        return 'it contains changes that were made on this host';
+    return sha256 === null ? 'it cannot be fetched again' : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/installation.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Builds the installation to commit after the steps: the installed and removed parts with the snapshots to keep, the
+ * snapshots to discard, and the version of a project. Throws if a later run could not read these records. Notes in the
+ * report which snapshots have modified trees.
+ */
+async function buildInstallation(context) {
+    const { log } = context.deployment.tools;
+    log.group('committing', 'at once');
+    await noteModifiedSnapshots(context);
+    const { parts, removals } = context.order;
+    const installed = parts.map(part => buildRow(context, part));
+    const removed = removals.map(part => buildRemovedRow(context, part));
+    return {
+        rows: installed.map(({ row }) => installedRowSchema.parse(row)),
+        removed: removed.map(({ row }) => removedRowSchema.parse(row)),
+        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+        ...versionOfProject(context, installed.map(({ row }) => row)),
+    };
+}
+/** Summarizes how many snapshots a commit keeps and discards. */
+function describeSnapshots({ rows, removed, discard }) {
+    const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0);
+    return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
+}
+/**
+ * Returns the version of a project with all of the project's parts on this host, including those that the plan left
+ * alone.
+ */
+function versionOfProject({ order, deployment }, rows) {
+    const { contract, slug, project_version: version } = order.origin;
+    if (contract !== 'project' || version === null)
+        return {};
+    const known = new Set([...order.parts, ...order.removals].map(placeName));
+    const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
+    return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
+}
+/**
+ * Builds a part's row. If the part is already installed, and the run has changed nothing that the host runs (in any
+ * part), only the row's keep-paths and snapshots change.
+ */
+function buildRow(context, part) {
+    const { order, transaction } = context;
+    const { installed, removed, version } = part.previous;
+    const replaced = findReplaced(context, part, { installed, version });
+    const before = installed ?? removed;
+    const recorded = before === undefined ? [] : handOver(before, order.origin);
+    const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced));
+    const isRetained = order.snapshot || mustStay;
+    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
+    const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
+    const { service_pending: _, ...row } = isUnchanged ? installed : versionOf(context, part);
+    // The steps of this run may have restarted the service.
+    const isPending = findInstalled(readInstalled(context.deployment.layout), part)?.service_pending === true;
+    const pending = isPending ? { service_pending: true } : {};
+    return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), ...pending, snapshots }, discard };
+}
+/**
+ * Returns the paths that the record of the part's tree leaves out. For a retained version, these include the paths that
+ * were kept when it was installed.
+ */
+function keepPathsOf({ keepPaths }, part) {
+    return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
+}
+/**
+ * True if the part's tree is installed and intact, from the same artifact, origin and source. If the same tree came
+ * with another artifact, the row has to name the new artifact and project version.
+ */
+function isInstalledAlready({ order }, { intact, artifactSha256, source, returning, previous: { installed } }) {
+    if (intact === undefined || installed?.artifact_sha256 !== artifactSha256)
+        return false;
+    return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id;
+}
+/**
+ * Builds the row of a removed part. The part's last tree, if it still exists, always stays as a snapshot, because no
+ * newer version replaced that tree.
+ */
+function buildRemovedRow(context, part) {
+    const { id, installed } = part;
+    const replaced = findReplaced(context, part, { installed, version: installed.version });
+    const recorded = installed.snapshots;
+    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
+    const { contract, kind, slug } = installed;
+    return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
+}
+/**
+ * Builds the version in a part's row. A version that returns keeps its recorded facts, such as the time of its
+ * installation.
+ */
+function versionOf(context, part) {
+    const { contract, slug } = context.order.origin;
+    const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
+    return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) };
+}
+function newVersion({ deployment, order, results }, part) {
+    const { tools, record } = deployment;
+    return {
+        project_version: order.origin.project_version,
+        version: part.version,
+        artifact_sha256: part.artifactSha256,
+        ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
+        installed_at: tools.now().toISOString(),
+        deployment_id: record.facts.deployment_id,
+        run_url: tools.runner.workflow.url,
+        ...(part.source && { source: part.source }),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/run/ending.js
+
+
+
+
+
+
+
+
+
+/** Commits the steps' changes, after a last check for a cancel. */
+async function commit(deployment, session, installation) {
+    await hearSignals();
+    deployment.tools.signal.throwIfAborted();
+    await session.transaction.commit(installation);
+    deployment.tools.log.did(describeSnapshots(installation));
+    announceRemoved(deployment, installation.removed);
+    const settled = await cleanUp(deployment, session, installation);
+    const { changed } = session.transaction;
+    return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled };
+}
+/** Cleans up after the commit. The next run finishes whatever fails here, and the outcome does not change. */
+async function cleanUp({ tools }, session, installation) {
+    try {
+        return await session.finish(installation);
+    }
+    catch (error) {
+        const { message } = toHostError(error, 'cleaning up');
+        tools.log.warning(`This run succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`);
+        return false;
+    }
+}
+/** Rolls back the steps' changes. */
+async function undo(deployment, { transaction, stagingFolder }, cause) {
+    const { layout, tools, keepPaths, record } = deployment;
+    if (deployment.state !== 'pending')
+        tools.log.did('failed');
+    if (transaction.changed || transaction.services.length > 0)
+        tools.log.group('rolling back', 'at once');
+    const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
+        layout,
+        log: tools.log,
+        grace: tools.grace,
+        places: transaction.places,
+        keepPaths,
+        stagingFolder,
+        byContent: false,
+        of: record.facts,
+        services: transaction.services,
+        healthchecks: async () => transaction.healthchecks,
+        undo: () => transaction.rollback(),
+        lost: transaction.lost,
+    });
+    const isRestored = rollback?.restored !== false;
+    // Undoing the transaction does not restore a tree that no transaction has moved.
+    const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome;
+    const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
+    return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
+}
+/**
+ * Returns why a run fails: the cancel rather than its consequences. Call this function before the undo, because a
+ * cancel during the undo is not the cause.
+ */
+function causeOf({ tools, layout }, thrown) {
+    if (tools.signal.aborted)
+        return toDeployError(tools.signal.reason);
+    return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
+}
+/**
+ * Builds the end of a run that failed; the caller adds the result of a rollback. The outcome is `inconsistent` if the
+ * error has that code, because an earlier run may have left the host with neither version intact. Otherwise, the
+ * outcome is `failed`.
+ */
+function failedEnd({ record, tools }, { code, message }) {
+    const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
+    const outcome = code === 'inconsistent' ? code : 'failed';
+    const sentence = step === null ? message : `${step}: ${message}`;
+    return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } });
+}
+/** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
+async function conclude({ host, record, tools }, { end, error, unchecked }, onAccepted) {
+    const address = host.sender?.address ?? null;
+    const handover = unchecked && writeHandover(host.layout, record.facts, unchecked);
+    const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => tools.observer.onEnded({ ...known, error, handover }));
+    return { ...closed, error };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/unreported-run.js
+
+
+
+
+
+
+
+
+/**
+ * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
+ * nothing to a hub. Never throws for a failure of the run: the result contains the error.
+ */
+async function runUnreported(deployment, { name, doing, run, fail }) {
+    try {
+        for (const accepted of requireSafeHost(deployment.host))
+            deployment.tools.log.warning(accepted);
+        deployment.noteRunning();
+        const dryRun = await run();
+        return { ...unreported_run_conclude(deployment, name), dryRun };
+    }
+    catch (error) {
+        deployment.tools.log.did('failed');
+        if (deployment.state !== 'pending')
+            await fail();
+        return unreported_run_conclude(deployment, name, { thrown: unreported_run_causeOf(deployment, error, doing) });
+    }
+}
+function unreported_run_causeOf({ tools }, thrown, doing) {
+    if (tools.signal.aborted)
+        return tools.signal.reason;
+    return isSystemError(thrown) ? toHostError(thrown, doing) : thrown;
+}
+function unreported_run_conclude(deployment, name, failure) {
+    const { record, tools, layout } = deployment;
+    const error = failure && toDeployError(failure.thrown);
+    const reported = notSent(`${name} reports nothing`);
+    const end = error === undefined ? buildEnd(tools.now(), { outcome: 'success' }) : failedEnd(deployment, error);
+    const isUnknown = error instanceof UntouchableHostError || end.outcome === 'inconsistent';
+    const running_version = isUnknown ? null : readRunningVersion(layout, record.facts);
+    const report = buildLocalReport(record, end, { reported, running_version });
+    return {
+        report: redactReport(report, tools.secrets),
+        reportPath: undefined,
+        plannedSteps: record.plannedSteps,
+        error,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/step-entry.js
+
+/** Starts to measure the time of one step. The returned function builds the entry of that step. */
+function startEntry(step) {
+    const started = monotonicMs();
+    return end => step_entry_entryOf(step, end, monotonicMs() - started);
+}
+/** Builds the entry of a step that has taken this many milliseconds. */
+function step_entry_entryOf({ id, action }, end, milliseconds) {
+    const duration_ms = Math.round(milliseconds);
+    if (typeof end === 'string')
+        return { id, action, status: end, duration_ms, error: null };
+    if ('did' in end)
+        return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) };
+    if ('failed' in end)
+        return { id, action, status: 'failed', duration_ms, error: end.failed };
+    return { id, action, status: 'warned', duration_ms, error: end.warning };
+}
+/** Builds the entry of a step that was not run. */
+function notRun({ id, action }) {
+    return { id, action, status: 'not_run', duration_ms: 0, error: null };
+}
+function resultOf({ did, checked }) {
+    return checked === undefined ? { did } : { did, checked: [...checked] };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/services-of.js
+
+
+/**
+ * Returns the service of one plugin; without a plugin, the project-wide unit or, if there is none, each part's service.
+ */
+function servicesOf(order, plugin) {
+    const config = requireConfig(order);
+    const projectWide = plugin === undefined ? findNamed(config, null) : undefined;
+    if (projectWide !== undefined)
+        return [{ service: projectWide, part: null }];
+    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
+    const services = ids.map(part => ({ service: requireEntry(serviceOf(config, part), 'supervisor'), part }));
+    return [...new Map(services.map(named => [keyOfService(named.service), named])).values()];
+}
+function requireConfig({ hostConfig }) {
+    if (hostConfig === undefined)
+        throw new DeploymentError('step_failed', 'The plan needs a host config, but there is none: set host-config.');
+    return hostConfig;
+}
+/**
+ * Returns an entry that the plan needs. The entry should exist, because the plan was checked before anything was
+ * fetched. Throws DeploymentError `step_failed` if the entry does not exist.
+ */
+function requireEntry(entry, name) {
+    if (entry === undefined)
+        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
+    return entry;
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/verify-health.js
+
+
+
+
+/** A project may have many parts. */
+const MAX_LISTED = 5;
+/**
+ * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` if there is no host config. Also
+ * throws the signal's reason.
+ */
+async function verifyHealth(subject, step) {
+    const { parts, changed, tools } = subject;
+    const { log, signal } = tools;
+    const ids = parts.map(part => part.id);
+    const found = [];
+    const config = requireConfig(subject);
+    for (const healthcheck of healthchecksOf(step, config, ids)) {
+        const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
+        const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal });
+        log.info(`${healthcheck.id} is healthy: ${evidence}`);
+        found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`);
+    }
+    const did = listFirst(found, MAX_LISTED) || 'nothing to check';
+    return { status: 'done', did, checked: examinedBy(step, config, ids) };
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/action.js
@@ -26692,92 +30149,6 @@ function positionsIn(source) {
     return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) };
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/duration.js
-
-const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/**
- * The form of a duration of `min` to `max` seconds as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`). The parsed
- * value is in seconds.
- */
-function durationSchema(min, max) {
-    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    const within = [_gte(min, { error }), _lte(max, { error })];
-    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
-    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
-}
-function secondsOf(text) {
-    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
-
-
-
-
-const MAX_HEALTHCHECK_SECONDS = 600;
-const DEFAULT_HEALTHCHECK_SECONDS = 30;
-const MAX_HEALTHCHECK_RETRIES = 20;
-const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** The first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
-const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".", ".." or backslashes',
-}));
-const messageSchema = schemas_string()
-    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
-const stepKeys = {
-    id: stepIdSchema,
-    depends_on: schemas_default(array(stepIdSchema), []),
-    snapshot: schemas_default(schemas_boolean(), false),
-};
-/** For the tool that seals a project. The signed manifest repeats the source, and only the manifest counts. */
-const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
-/** The keys of every step. */
-const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
-/** The form of a step, by its action; unknown actions and keys are refused. */
-const stepSchema = discriminatedUnion('action', [
-    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
-    strictObject({
-        ...stepKeys,
-        action: literal(['provision', 'configure_plugin']),
-        plugin: idSchema,
-    }),
-    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
-    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
-    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
-    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
-    strictObject({
-        ...stepKeys,
-        action: literal('healthcheck'),
-        plugin: exactOptional(idSchema),
-        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
-    }),
-    strictObject({
-        ...stepKeys,
-        action: literal('notify'),
-        event: stepIdSchema,
-        message: exactOptional(messageSchema),
-    }),
-]);
-/** Returns the keys that a step with `action` accepts; if the action is unknown, the keys that every step accepts. */
-function keysOfStep(action) {
-    const shapes = stepSchema.def.options.map(option => option.shape);
-    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
-    return Object.keys(shape ?? { ...stepKeys, action });
-}
-/** Builds the step in the form that the rest of the program uses. */
-function buildStep(written, position) {
-    const { depends_on: dependsOn, ...rest } = written;
-    if (rest.action !== 'healthcheck')
-        return { ...rest, dependsOn, ...position };
-    const { timeout: timeoutSeconds, ...check } = rest;
-    return { ...check, timeoutSeconds, dependsOn, ...position };
-}
-
 ;// CONCATENATED MODULE: ./build/core/plan/plan.js
 
 
@@ -26807,7 +30178,7 @@ class PlanError extends SourceError {
  * repeated ids, unknown dependencies and cycles, and lists the problems. Throws PlanError `invalid_plan`.
  */
 function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
-    return pausing_work_runToEnd(parsePlanSlowly(text, file, limits));
+    return runToEnd(parsePlanSlowly(text, file, limits));
 }
 /** Like `parsePlan`, but pauses at each `yield`: the longest accepted plan takes half a second. */
 function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
@@ -26984,338 +30355,6 @@ function announceDefaultPlan({ defaultPlan }, log) {
         log.info(line);
 }
 
-;// CONCATENATED MODULE: ./build/core/state-machine.js
-function createStateMachine(transitions, initial, now) {
-    let current = initial;
-    const history = [{ state: initial, at: now().toISOString() }];
-    return {
-        get current() {
-            return current;
-        },
-        history,
-        enter(state) {
-            if (!transitions[current].includes(state))
-                throw new Error(`No transition from ${current} to ${state}.`);
-            current = state;
-            const change = { state, at: now().toISOString() };
-            history.push(change);
-            return change;
-        },
-    };
-}
-/**
- * Returns the shortest path through the table: the states after `from`, up to and including `to`. The path is empty if
- * the two are the same state, or if no path leads from `from` to `to`.
- */
-function statesBetween(transitions, from, to) {
-    const ways = new Map([[from, []]]);
-    for (const [state, way] of ways) {
-        for (const next of transitions[state] ?? [])
-            if (!ways.has(next))
-                ways.set(next, [...way, next]);
-    }
-    return ways.get(to) ?? [];
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-file.js
-
-
-
-
-
-
-
-
-/** The size of a journal is a multiple of this number. */
-const CHUNK_BYTES = 64 * 1024;
-/**
- * Announcements leave this room free, so that it is already allocated for the records of an undo, the end and the
- * report.
- */
-const ROOM_FOR_UNDO_BYTES = 32 * 1024;
-const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
-/**
- * Creates a journal of one line, with space for more lines. The file exists completely or not at all, but is not
- * durable yet.
- */
-function writeNewJournalSync(path, line) {
-    const temporary = temporaryName(path);
-    try {
-        (0,external_node_fs_namespaceObject.writeFileSync)(temporary, padded(line), { mode: 0o600, flag: 'wx' });
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-}
-/**
- * The open journal. A line replaces padding in place, so it needs no new space. A line after which a rollback could be
- * necessary leaves room for that rollback, or makes more room.
- */
-class JournalFile {
-    #path;
-    #fd;
-    #size;
-    /** The length of the complete lines, in bytes. */
-    #length;
-    /** The end of the bytes that may no longer be padding, because a line was not written completely. */
-    #dirtyEnd;
-    #isSynced = true;
-    #isLocked = false;
-    /** Opens a journal to write after its last complete line. Throws JournalDamage, or the system's error. */
-    constructor(path) {
-        this.#path = path;
-        this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
-        this.#size = bytes.length;
-        this.#length = parseJournalText(bytes).length;
-        this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
-    }
-    /**
-     * True if a line of this size fits. For an announcement, which must leave room for an undo, grows the journal if
-     * necessary, or throws.
-     */
-    async makeRoom(bytes, use) {
-        const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
-        if (this.#length + bytes + spare <= this.#size)
-            return true;
-        if (use === 'undo')
-            return false;
-        await this.#grow(bytes);
-        return true;
-    }
-    /**
-     * Writes a line; with `isDurable`, the line is on the disk on return. A line replaces only padding, so wherever a
-     * power cut loses part of the line, padding remains.
-     */
-    async write(line, isDurable) {
-        await this.#eraseRemains();
-        this.#dirtyEnd = this.#length + line.length;
-        this.#writeAll(line, this.#length);
-        if (isDurable)
-            await this.#sync();
-        this.#length = this.#dirtyEnd;
-    }
-    /**
-     * Overwrites, if possible, the remains of a line that was not written completely. The next `write` overwrites them
-     * durably in any case.
-     */
-    tryErase() {
-        try {
-            this.#erase();
-        }
-        catch {
-            // The next `write` tries again.
-        }
-    }
-    /**
-     * Locks the file while this process has it open. Until `rename`, a file that replaces it because the journal grows is
-     * locked, too. Returns whether the file could be locked.
-     */
-    async lock() {
-        this.#isLocked = await lockOpenFile(this.#fd);
-        return this.#isLocked;
-    }
-    /** Renames the journal, which is durable under its new name on return. */
-    async rename(path) {
-        await syncFile(this.#fd);
-        (0,external_node_fs_namespaceObject.renameSync)(this.#path, path);
-        this.#path = path;
-        this.#isSynced = true;
-        // From now on, the host's lock says whether this process is alive.
-        this.#isLocked = false;
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    }
-    /** Closes the journal, and removes it if possible. */
-    discard() {
-        this.close();
-        tryUnlinkSync(this.#path);
-    }
-    close() {
-        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
-    }
-    async #eraseRemains() {
-        if (this.#dirtyEnd === this.#length)
-            return;
-        this.#erase();
-        await this.#sync();
-        this.#dirtyEnd = this.#length;
-    }
-    #erase() {
-        this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
-    }
-    async #sync() {
-        if (this.#isSynced)
-            return;
-        await syncData(this.#fd);
-        this.#isSynced = true;
-    }
-    #writeAll(bytes, position) {
-        this.#isSynced = false;
-        for (let done = 0; done < bytes.length;)
-            done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
-    }
-    /**
-     * Moves the journal to a larger file, which is open before it takes the journal's name. If that fails, the old file
-     * stays in use.
-     */
-    async #grow(bytes) {
-        const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
-        const wanted = padded(text, bytes);
-        const temporary = temporaryName(this.#path);
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL, 0o600);
-        try {
-            (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
-            await syncFile(fd);
-            if (this.#isLocked && !(await lockOpenFile(fd)))
-                throw new Error(`${temporary} cannot be locked.`);
-            (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
-        }
-        catch (error) {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-            tryUnlinkSync(temporary);
-            throw error;
-        }
-        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
-        this.#fd = fd;
-        this.#size = Buffer.byteLength(wanted);
-        this.#dirtyEnd = this.#length;
-        this.#isSynced = true;
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
-    }
-}
-/** Returns the text with room for `more` bytes, and for an undo after them. */
-function padded(text, more = 0) {
-    const used = Buffer.byteLength(text);
-    const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
-    return text + PADDING.repeat(size - used);
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/journal/journal.js
-
-
-
-
-
-
-
-
-
-/**
- * Starts the journal of a deployment, redacted, with mode 0600 and room for an undo. The journal becomes durable only
- * with `rename`; until then, the deployment announces nothing.
- */
-function startJournal(path, begin, redact = text => text) {
-    writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)));
-    return continueJournal(path, 1, redact);
-}
-/** Opens a dead run's journal to append after its last complete record. Throws as `readJournal` does. */
-function openJournal(path, redact = text => text) {
-    return continueJournal(path, readJournal(path)?.length ?? 0, redact);
-}
-/** Removes the journal durably. The removal ends a deployment: without a journal, there is nothing to recover. */
-async function removeJournal(path) {
-    try {
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return;
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-function continueJournal(path, records, redact) {
-    const file = new JournalFile(path);
-    let seq = records;
-    const journal = {
-        async append(record) {
-            const { record: type } = record;
-            const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)));
-            try {
-                if (!(await file.makeRoom(line.length, OF_UNDO.has(type) ? 'undo' : 'announce')))
-                    return undefined;
-                await file.write(line, DURABLE.has(type));
-                return ++seq;
-            }
-            catch (error) {
-                file.tryErase();
-                if (REQUIRED.has(type))
-                    throw error;
-                return undefined;
-            }
-        },
-        async hold() {
-            if (await file.lock())
-                await journal.append({ record: 'held' });
-        },
-        rename: async (name) => await file.rename(name),
-        discard: () => file.discard(),
-        close: () => file.close(),
-    };
-    return journal;
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/record.js
-
-/** Passes each fact to `onFacts` as soon as it is known, except the names of the host's own files. */
-function createDeploymentRecord(initial, states, onFacts = () => { }) {
-    const know = ({ drift: _, ...words }) => onFacts(words);
-    know(initial);
-    let facts = initial;
-    let journal;
-    const known = { states: [...states], steps: [], plannedSteps: [] };
-    return {
-        get facts() {
-            return facts;
-        },
-        ...known,
-        async update(more) {
-            facts = { ...facts, ...more };
-            know(more);
-            await journal?.append({ record: 'facts', facts: more });
-        },
-        async enter(change) {
-            known.states.push(change);
-            await journal?.append({ record: 'state', ...change });
-        },
-        async addStep(step) {
-            known.steps.push(step);
-            onFacts(step.id);
-            await journal?.append({ record: 'step', ...step });
-        },
-        planSteps(steps) {
-            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
-        },
-        noteIdle(ids) {
-            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
-            known.plannedSteps.splice(0, steps.length, ...steps);
-        },
-        async startJournal({ path, redact }, { reportAddress, keepPaths, process }) {
-            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths], process };
-            const started = startJournal(path, { record: 'begin', ...begin }, redact);
-            for (const state of known.states)
-                await started.append({ record: 'state', ...state });
-            journal = started;
-            return started;
-        },
-    };
-}
-/** Rebuilds the record of a dead run from its journal. */
-function recordFromJournal(begun, records) {
-    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
-    const facts = Object.assign({ ...begun }, ...later);
-    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
-    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
-    for (const { record: _, ...step } of steps)
-        void record.addStep(step);
-    return record;
-}
-function definedOnly(facts) {
-    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
-}
-
 ;// CONCATENATED MODULE: ./build/install/deployment/deployment.js
 
 
@@ -27340,7 +30379,6 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
         layout: host.layout,
         record,
         host,
-        isLocked: false,
         drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
         get keepPaths() {
             return keepPaths;
@@ -27390,7 +30428,7 @@ function runningIn({ current, history }, version) {
     return isSwitching ? null : version.before;
 }
 /** Builds the host of a project root, with the tools of this run. */
-function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, sender, keepReports }) {
+function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }) {
     return {
         layout: layoutOf(projectRoot),
         sharedRoot: { isAllowed: allowSharedRoot },
@@ -27399,6 +30437,7 @@ function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, 
         sender,
         grace,
         keepReports,
+        hostConfig,
         run: { id: deploymentId, url: runner.workflow.url },
         flows,
         recovery: { onRecovered: observer?.onRecovered },
@@ -27617,24 +30656,6 @@ function parseRepo(header) {
         : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/install/reports/report-sender.js
-
-/**
- * Builds the result for a refusal by the hub. The status determines whether sending the report again can help: later
- * after a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
- */
-function refused(status, { attempts, error }) {
-    const denied = status === 401 || status === 403;
-    return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied };
-}
-/**
- * Returns what the hub did instead of accepting a report. Without an answer, nobody knows whether the hub has the
- * report.
- */
-function refusalVerb({ status, denied }) {
-    return status === null && denied !== true ? 'did not confirm' : 'did not accept';
-}
-
 ;// CONCATENATED MODULE: ./build/marketplace/api/hub-report.js
 
 
@@ -27798,7 +30819,7 @@ class StrictYamlProblem extends Error {
  */
 function readStrictYaml(text, limits) {
     refuseAmbiguousText(text, limits);
-    const document = readDocument(pausing_work_runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
+    const document = readDocument(runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
     refuseAmbiguousNodes(document);
     return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
 }
@@ -28004,198 +31025,6 @@ function place_isSame(layout, { directory }, recorded) {
 function installedPlace({ layout, shelf }, id) {
     const installed = findInstalled(readInstalled(layout), { shelf, id });
     return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed);
-}
-
-;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
-/** Returns the keys that `schema` lists for the map at `path`; none if the schema lists no keys there. */
-function keysOfSchema(schema, path) {
-    const { def } = schema?._zod ?? {};
-    switch (def?.type) {
-        case 'object': {
-            const [key, ...rest] = path;
-            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
-        }
-        case 'record':
-            return path.length === 0 ? [] : keysOfSchema(def.valueType, path.slice(1));
-        case 'lazy':
-            return keysOfSchema(def.getter(), path);
-        case 'optional':
-        case 'default':
-        case 'prefault':
-            return keysOfSchema(def.innerType, path);
-        default:
-            return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/host-config-schema.js
-
-
-
-const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
-const MAX_PROBE_SECONDS = 600;
-const MAX_PROVISION_SECONDS = 3600;
-const MAX_NOTIFY_SECONDS = 600;
-const DEFAULT_PROVISION_SECONDS = 300;
-const DEFAULT_NOTIFY_SECONDS = 30;
-const DEFAULT_HTTP_STATUS = 200;
-const MAX_BODY_MATCH_CHARS = 500;
-const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
-const textSchema = schemas_string()
-    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }));
-const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
-const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
-    error: 'must be a list: the program and its arguments',
-}));
-const environmentSchema = schemas_lazy(() => record(schemas_string()
-    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
-/**
- * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like options.
- */
-const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
-const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
-const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
-const namespaceSchema = schemas_lazy(() => schemas_string()
-    .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
-const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
-const urlError = { error: 'must be an http or https URL without a user or password' };
-const addressError = { error: 'must be written host:port, with a port from 1 to 65535' };
-const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
-    http: exactOptional(schemas_string()
-        .check(_regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), refine(isHttpUrl, urlError))),
-    tcp: exactOptional(schemas_string().check(_regex(HOST_AND_PORT, { ...addressError, abort: true }), refine(hasPort, addressError))),
-    command: exactOptional(commandSchema),
-    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
-    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
-    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
-    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
-})
-    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
-    error: 'must have exactly one of http, tcp and command',
-}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'may have status and body only with http',
-})));
-/** The form of a host config; unknown keys are refused everywhere. */
-const hostConfigSchema = schemas_lazy(() => strictObject({
-    version: literal([1, '1']),
-    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
-    systemd: prefault(strictObject({
-        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
-        unit: schemas_default(unitSchema, '{id}.service'),
-        project_unit: exactOptional(unitSchema),
-    }), {}),
-    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
-    kubernetes: prefault(strictObject({
-        namespace: schemas_default(namespaceSchema, 'default'),
-        deployment: schemas_default(deploymentSchema, '{id}'),
-        kubeconfig: exactOptional(textSchema),
-        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
-    }), {}),
-    plugins: schemas_default(record(idSchema, strictObject({
-        unit: exactOptional(unitSchema),
-        container: exactOptional(containerSchema),
-        deployment: exactOptional(deploymentSchema),
-        healthcheck: exactOptional(host_config_schema_healthcheckSchema),
-    })), {}),
-    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
-    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
-}));
-/** The HTTP status of a healthy answer. */
-function expectedStatus(healthcheck) {
-    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
-}
-function hostCommandsSchema(name, timeout) {
-    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
-    return schemas_default(record(name, entry), {});
-}
-function nameTemplateSchema(maxChars, form) {
-    const error = 'must be a name that the supervisor accepts, in which "{id}" stands for the id';
-    return schemas_string().check(_maxLength(maxChars, { error, abort: true }), _regex(form, { error }));
-}
-function isHttpUrl(text) {
-    const url = URL.canParse(text) ? new URL(text) : undefined;
-    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-}
-function hasPort(text) {
-    const port = Number(HOST_AND_PORT.exec(text)?.[1]);
-    return port >= 1 && port <= 65_535;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/host-config.js
-
-
-
-
-
-
-/** The error for a host config that is refused: code `invalid_host_config`, with its problems. */
-class HostConfigError extends SourceError {
-    name = 'HostConfigError';
-    constructor(problems) {
-        const code = 'invalid_host_config';
-        super(code, 'The host config', problems.map(problem => ({ ...problem, code })));
-    }
-}
-/**
- * Parses the host config in `text` strictly as one YAML document; problems name `file`. Refuses unknown keys, names
- * that could be mistaken for options, and commands that are not an argument list. Throws HostConfigError
- * `invalid_host_config`.
- */
-function parseHostConfig(text, file) {
-    return runToEnd(parseHostConfigSlowly(text, file));
-}
-/** Like `parseHostConfig`, but pauses at each `yield`. */
-function* parseHostConfigSlowly(text, file) {
-    const source = yield* parseYamlSource(text, file);
-    if (source.value === undefined)
-        throw new HostConfigError(source.problems);
-    yield;
-    const parsed = hostConfigSchema.safeParse(source.value);
-    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
-    const problems = [...source.problems, ...complaints];
-    if (!parsed.success || problems.length > 0)
-        throw new HostConfigError(problems);
-    return buildHostConfig(parsed.data, file);
-}
-const hostConfigWords = {
-    document: 'the host config',
-    subjectOf: () => ({ prefix: '', covers: 0 }),
-    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
-};
-function buildHostConfig(written, file) {
-    const { project_unit: projectUnit, ...systemd } = written.systemd;
-    return {
-        file,
-        supervisor: written.supervisor,
-        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
-        docker: written.docker,
-        kubernetes: written.kubernetes,
-        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
-        provision: buildCommands(written.provision),
-        notify: buildCommands(written.notify),
-    };
-}
-function buildPlugin({ healthcheck, ...names }) {
-    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
-}
-function buildHealthcheck(written) {
-    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
-}
-function buildProbe(written) {
-    if (written.http !== undefined) {
-        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
-        return written.body === undefined ? http : { ...http, body: written.body };
-    }
-    if (written.tcp !== undefined)
-        return { type: 'tcp', address: written.tcp };
-    // The schema guarantees exactly one of the three probes.
-    return { type: 'command', command: written.command };
-}
-function buildCommands(written) {
-    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
-        name,
-        { command, env, timeoutSeconds },
-    ]));
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/readable-plan.js
@@ -28772,37 +31601,6 @@ function stagedItems({ tree, staged }, keepPaths) {
     return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/unrestored.js
-
-
-
-/**
- * Returns the services that may still be running files of a version that was rolled back, because the services were not
- * restored.
- */
-function findUnrestored(layout, services) {
-    const unrestored = new Set(readHostRecord(layout).unrestored);
-    return services.filter(service => unrestored.has(keyOfService(service)));
-}
-/**
- * Records the services that could not be restored, and forgets those that were restored. The record is durable when
- * this function returns.
- */
-async function noteRestorations(layout, { restored = [], unrestored = [] }) {
-    try {
-        const { unrestored: before } = readHostRecord(layout);
-        const gone = new Set(restored.map(keyOfService));
-        const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(keyOfService)])];
-        if (after.join('\n') !== before.join('\n'))
-            await recordUnrestored(layout, after);
-    }
-    catch (error) {
-        throw isSystemError(error)
-            ? toHostError(error, `recording in ${layout.installed} which services were not restored`)
-            : error;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
 
 
@@ -28811,7 +31609,7 @@ async function noteRestorations(layout, { restored = [], unrestored = [] }) {
 
 
 const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
-const schema = object({
+const plugin_yaml_schema = object({
     name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
     version: schemas_nullish(union([schemas_string(), schemas_number()])),
     execution_mode: schemas_nullish(schemas_string()),
@@ -28835,7 +31633,7 @@ const injectingSchema = object({ inject: union([literal(true), schemas_string().
  */
 function parsePluginYaml(text) {
     const { document, value } = readYaml(text);
-    const parsed = schema.safeParse(value);
+    const parsed = plugin_yaml_schema.safeParse(value);
     if (!parsed.success)
         throw notAPlugin(plugin_yaml_problemOf(parsed.error));
     return toPluginYaml(parsed.data, versionSourceOf(document));
@@ -28845,7 +31643,7 @@ function parsePluginYaml(text) {
  * it does not.
  */
 function pluginYamlProblem(value) {
-    const { error } = schema.safeParse(value);
+    const { error } = plugin_yaml_schema.safeParse(value);
     return error && plugin_yaml_problemOf(error);
 }
 function plugin_yaml_problemOf({ issues }) {
@@ -28980,7 +31778,7 @@ function factsOfReplaced(layout, { installed, place }, log) {
  * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
  * part.
  */
-function verifyPlace(previous, claim, log) {
+function previous_install_verifyPlace(previous, claim, log) {
     const { origin } = claim;
     const { place, installed, removed } = previous;
     for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
@@ -29004,7 +31802,7 @@ function verifyProjectPlace(layout, place, claim) {
     const recorded = new Set();
     for (const shelf of ['plugins', 'extensions']) {
         const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
-        verifyPlace(known, claim, claim.log);
+        previous_install_verifyPlace(known, claim, claim.log);
         if (known.installed !== undefined)
             recorded.add(findRealPath(layout, known.place));
     }
@@ -29463,13 +32261,12 @@ function missingSettings(deployment, { steps, origin }, part) {
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps for services that an earlier run could not restore. If one of a plugin's steps that act on
- * services or run commands depends on a step that changes a part, excludes all of these steps of the plugin. A step
- * without `plugin` concerns all parts. Must be called before the first step, so that a `stop` is skipped together with
- * its `start`. Returns no ids with `redeploy`.
+ * are. Excludes steps for services that are still pending. If one of a plugin's steps that act on services or run commands depends on a step that changes a part, excludes
+ * all of these steps of the plugin. A step without `plugin` concerns all parts. Must be called before the first step, so
+ * that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
  */
 function findIdleSteps(deployment, order) {
-    const { layout, request } = deployment;
+    const { request } = deployment;
     if (request.redeploy)
         return new Set();
     const changed = order.parts.filter(part => idle_steps_isChanging(deployment, order, part));
@@ -29480,16 +32277,18 @@ function findIdleSteps(deployment, order) {
         const id = subjectIdOf(step);
         return (isHostAction(step.action) &&
             !order.skipped.has(step.id) &&
-            !isOverdue(layout, order, step) &&
+            !isOverdue(deployment, order, step) &&
             !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
     };
     return new Set(order.steps.filter(isIdle).map(({ id }) => id));
 }
-/** True if a step is about a service that an earlier run could not restore. */
-function isOverdue(layout, order, step) {
+/** True if a step is about a service that is pending, although this run has tried to restart it. */
+function isOverdue({ layout, record }, order, step) {
     if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart')
         return false;
-    return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0;
+    if (order.hostConfig === undefined)
+        return false;
+    return servicesOf(order, step.plugin).some(({ part }) => isPending(layout, part, record.facts));
 }
 /**
  * Returns the `plugin` of each step that acts on the host and depends, directly or indirectly, on a step that changes
@@ -29544,129 +32343,6 @@ function remedyOf({ facts }) {
 }
 function namesOf(steps) {
     return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
-
-
-const MAX_NAMES = 20;
-/** Names the state of a place that contains no directory. */
-const INSTEAD_WORDS = {
-    nothing: 'missing',
-    symlink: 'a symlink instead of a directory',
-    file: 'a file instead of a directory',
-    other: 'not a directory',
-};
-/** Returns the install path of an entry's part, relative to the project root. */
-function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
-    return placePath({ shelf, id, directory });
-}
-/**
- * Lists up to 20 of the files that differ, each with its part and its difference. `more` counts the rest in words, and
- * is empty if all are listed.
- */
-function listDrift(entries) {
-    const all = entries.flatMap(entry => {
-        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
-        if (entry.instead !== undefined)
-            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
-        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
-    });
-    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
-    const names = all.slice(0, MAX_NAMES);
-    const count = all.length - names.length + omitted;
-    const least = entries.some(({ uncounted }) => uncounted) ? 'at least ' : '';
-    return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/parts/report-drift.js
-
-
-
-
-
-const MAX_NAME_CHARS = 150;
-/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
-const MAX_REPORTED_PATHS = 500;
-const MAX_REPORTED_BYTES = 64 * 1024;
-/**
- * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
- * parts are added when these parts are replaced, because other processes may change the files until then.
- */
-async function recordDriftOfKept(deployment, parts) {
-    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
-}
-/**
- * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
- * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
- */
-async function recordDrift(deployment, places) {
-    const { record } = deployment;
-    const { drift: known = [] } = record.facts;
-    const found = [];
-    for (const place of places)
-        found.push(report_drift_entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
-    const names = new Set(places.map(placeName));
-    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
-    if (drift.length + known.length > 0)
-        await record.update({ drift: bounded(drift) });
-}
-/** Warns, in one line, of the differences that the report lists. */
-function warnOfDrift({ record, tools }) {
-    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
-    if (differing.length > 0)
-        tools.log.warning(describeDrift(differing));
-}
-function report_drift_entryOf({ layout }, { shelf, id }, difference) {
-    const installed = findInstalled(readInstalled(layout), { shelf, id });
-    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
-    const named = { shelf, id, ...directory, version: installed?.version ?? null };
-    if (difference === undefined)
-        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
-    if (!isModified(difference))
-        return undefined;
-    const { instead } = difference;
-    const none = { added: [], removed: [], changed: [] };
-    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
-}
-/** Adds to the report which snapshots contain the modified trees that were replaced. */
-async function noteModifiedSnapshots({ deployment, results }) {
-    const { record } = deployment;
-    const drift = record.facts.drift?.map(entry => {
-        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
-        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
-        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
-    });
-    if (drift?.some(({ snapshot }) => snapshot !== undefined))
-        await record.update({ drift });
-}
-function bounded(entries) {
-    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
-    return entries.map(({ omitted: before = 0, ...entry }) => {
-        let omitted = before;
-        const take = (paths) => {
-            const taken = paths.filter(path => {
-                if (room <= 0)
-                    return false;
-                const size = Buffer.byteLength(JSON.stringify(path));
-                if (size > bytes)
-                    return false;
-                room -= 1;
-                bytes -= size;
-                return true;
-            });
-            omitted += paths.length - taken.length;
-            return taken;
-        };
-        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
-        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
-    });
-}
-/** Returns the sentence about these differences for the log. */
-function describeDrift(entries) {
-    const { names, more } = listDrift(entries);
-    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host differ from what was installed: ${listed}${more}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run-result.js
@@ -29734,14 +32410,16 @@ function sizesInWords({ before, after }) {
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/pending-recovery.js
 
 /**
- * Logs what a real run would do first if another run left its journal or is in progress. Throws as `findUnended` does.
+ * Logs what a real run would do first if another run left its journal or is changing the host. Resolves to whether that
+ * is so. Throws as `findUnended` does.
  */
 async function announceRecovery(deployment) {
     const waiting = await describeUnended(deployment);
     if (waiting === undefined)
-        return;
+        return false;
     deployment.drift.disregard();
     deployment.tools.log.notice(`${waiting} This dry run compares the new files with those that are on the host now.`);
+    return true;
 }
 async function describeUnended({ host, tools }) {
     const other = await findUnended(host, tools.signal);
@@ -29781,15 +32459,7 @@ async function dryRunDeployment(deployment, flow) {
         fail: () => flow.end('failed'),
         async run() {
             const checked = await flow.check();
-            await announceRecovery(deployment);
-            await flow.survey(checked);
-            const fetched = await flow.fetch(checked);
-            try {
-                return await findChanges(deployment, folder => flow.prepare(fetched, folder));
-            }
-            finally {
-                fetched.close();
-            }
+            return await findChanges(deployment, folder => flow.prepare(checked, folder));
         },
     });
 }
@@ -29797,9 +32467,11 @@ async function findChanges(deployment, prepare) {
     const { tools, layout } = deployment;
     const folder = await makeFolder(tools.runner.temporaryFolder);
     try {
-        // Another run may have begun while this run was fetching.
-        await announceRecovery(deployment);
+        const isAnnounced = await announceRecovery(deployment);
         const order = await prepare(folder);
+        // Another run may have begun to change the host while this run was fetching.
+        if (!isAnnounced)
+            await announceRecovery(deployment);
         const { parts, removals } = order;
         await recordDrift(deployment, [...parts, ...removals]);
         warnOfDrift(deployment);
@@ -29897,2762 +32569,6 @@ function itemsIn(layout, part, keepPaths) {
     return [
         ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
     ];
-}
-
-;// CONCATENATED MODULE: ./build/install/host/snapshots.js
-
-
-
-
-
-
-/**
- * Returns the name of the next snapshot in the folder of a place. The name consists of the number after the highest one
- * in the folder or on record, a hyphen, and the version or `unknown`.
- */
-function nextSnapshotName(folder, version, recorded = []) {
-    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
-    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
-    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
-    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
-}
-/**
- * Returns the recorded snapshots that still exist in the folder of a place, with those of their kept paths that exist.
- */
-function existingSnapshots(folder, rows) {
-    return rows.flatMap(({ kept_paths: kept, ...row }) => {
-        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
-        if (!pathExistsSync(path))
-            return [];
-        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
-    });
-}
-/** Returns the row with these kept paths, or the row itself if there are none. */
-function withKeptPaths(row, keptPaths) {
-    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
-}
-/** True if a snapshot must not be pruned, because nobody could fetch its content again. */
-function isIrreplaceable(row) {
-    return row.artifact_sha256 === null || row.kept_paths !== undefined;
-}
-/**
- * Chooses the snapshots to keep. Of the snapshots without changes made on this host, keeps the newest `limit`, but at
- * least one (the last good version). Of those with such changes, also keeps the newest `limit`, but at least one. Keeps
- * every snapshot whose content nobody could fetch again, because we did not install it or because it contains kept
- * paths.
- */
-function chooseRetained(rows, limit) {
-    const newestOf = (some) => some.slice(-Math.max(limit, 1));
-    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
-    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
-    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
-}
-/** True if a snapshot contains a version as it was installed, without later changes on this host. */
-function isGenuine({ modified }) {
-    return modified === undefined;
-}
-function snapshots_listNames(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/replaced-snapshot.js
-
-
-
-
-
-
-
-/** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
-function findReplaced({ results, order, deployment }, part, { installed, version }) {
-    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
-    if (name === undefined)
-        return undefined;
-    const row = {
-        name,
-        version,
-        project_version: installed?.project_version ?? null,
-        artifact_sha256: installed?.artifact_sha256 ?? null,
-        ...tree_identity_identityOf(modified ?? installed ?? { tree_digest: null }),
-        installed_at: installed?.installed_at ?? null,
-        deployment_id: installed?.deployment_id ?? null,
-        run_url: installed?.run_url ?? null,
-        ...(installed?.source && { source: installed.source }),
-        ...(installed && !isFrom(installed, order.origin)
-            ? { origin: { contract: installed.contract, slug: installed.slug } }
-            : {}),
-        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
-    };
-    return withHostFiles(deployment, part, row);
-}
-/**
- * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
- * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
- * replaced version recreates the path before being stopped.
- */
-function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
-    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
-    const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
-    const isTakenOver = isBelow(takenOver);
-    const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
-    if (kept.length > 0) {
-        const isRemoved = !('previous' in part);
-        const when = `you restore the snapshot${isRemoved ? ', or when the same project installs the part again' : ''}`;
-        const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): these files stay there, and return when ${when}.`;
-        tools.log.notice(message);
-    }
-    return withKeptPaths(snapshot, kept);
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/retained-snapshots.js
-
-
-/** Decides which snapshots of a place stay. The others are removed only after the commit. */
-function retain({ deployment }, place, { recorded, replaced, isRetained }) {
-    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
-    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
-    logRetention(deployment, place, retention);
-    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
-    return {
-        snapshots: retention.keep,
-        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
-    };
-}
-/** Logs why each of these snapshots stays or will be removed. */
-function logRetention({ request, tools }, place, { keep, discard }) {
-    const rule = `keep-snapshots is ${request.keepSnapshots}`;
-    const lastGood = keep.findLast(isGenuine);
-    for (const row of keep) {
-        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
-        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
-    }
-    for (const { name } of discard)
-        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
-}
-function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
-    if (kept !== undefined)
-        return `it contains this host's ${kept.join(', ')}`;
-    if (modified)
-        return 'it contains changes that were made on this host';
-    return sha256 === null ? 'it cannot be fetched again' : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/installation.js
-
-
-
-
-
-
-
-
-
-
-/**
- * Builds the installation to commit after the steps: the installed and removed parts with the snapshots to keep, the
- * snapshots to discard, and the version of a project. Throws if a later run could not read these records. Notes in the
- * report which snapshots have modified trees.
- */
-async function buildInstallation(context) {
-    const { log } = context.deployment.tools;
-    log.group('committing', 'at once');
-    await noteModifiedSnapshots(context);
-    const { parts, removals } = context.order;
-    const installed = parts.map(part => buildRow(context, part));
-    const removed = removals.map(part => buildRemovedRow(context, part));
-    return {
-        rows: installed.map(({ row }) => installedRowSchema.parse(row)),
-        removed: removed.map(({ row }) => removedRowSchema.parse(row)),
-        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
-        ...versionOfProject(context, installed.map(({ row }) => row)),
-    };
-}
-/** Summarizes how many snapshots a commit keeps and discards. */
-function describeSnapshots({ rows, removed, discard }) {
-    const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0);
-    return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
-}
-/**
- * Returns the version of a project with all of the project's parts on this host, including those that the plan left
- * alone.
- */
-function versionOfProject({ order, deployment }, rows) {
-    const { contract, slug, project_version: version } = order.origin;
-    if (contract !== 'project' || version === null)
-        return {};
-    const known = new Set([...order.parts, ...order.removals].map(placeName));
-    const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
-    return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
-}
-/**
- * Builds a part's row. If the part is already installed, and the run has changed nothing that the host runs (in any
- * part), only the row's keep-paths and snapshots change.
- */
-function buildRow(context, part) {
-    const { order, transaction } = context;
-    const { installed, removed, version } = part.previous;
-    const replaced = findReplaced(context, part, { installed, version });
-    const before = installed ?? removed;
-    const recorded = before === undefined ? [] : handOver(before, order.origin);
-    const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced));
-    const isRetained = order.snapshot || mustStay;
-    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
-    const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
-    const row = isUnchanged ? installed : versionOf(context, part);
-    return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard };
-}
-/**
- * Returns the paths that the record of the part's tree leaves out. For a retained version, these include the paths that
- * were kept when it was installed.
- */
-function keepPathsOf({ keepPaths }, part) {
-    return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
-}
-/**
- * True if the part's tree is installed and intact, from the same artifact, origin and source. If the same tree came
- * with another artifact, the row has to name the new artifact and project version.
- */
-function isInstalledAlready({ order }, { intact, artifactSha256, source, returning, previous: { installed } }) {
-    if (intact === undefined || installed?.artifact_sha256 !== artifactSha256)
-        return false;
-    return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id;
-}
-/**
- * Builds the row of a removed part. The part's last tree, if it still exists, always stays as a snapshot, because no
- * newer version replaced that tree.
- */
-function buildRemovedRow(context, part) {
-    const { id, installed } = part;
-    const replaced = findReplaced(context, part, { installed, version: installed.version });
-    const recorded = installed.snapshots;
-    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
-    const { contract, kind, slug } = installed;
-    return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
-}
-/**
- * Builds the version in a part's row. A version that returns keeps its recorded facts, such as the time of its
- * installation.
- */
-function versionOf(context, part) {
-    const { contract, slug } = context.order.origin;
-    const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
-    return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) };
-}
-function newVersion({ deployment, order, results }, part) {
-    const { tools, record } = deployment;
-    return {
-        project_version: order.origin.project_version,
-        version: part.version,
-        artifact_sha256: part.artifactSha256,
-        ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
-        installed_at: tools.now().toISOString(),
-        deployment_id: record.facts.deployment_id,
-        run_url: tools.runner.workflow.url,
-        ...(part.source && { source: part.source }),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/core/byte-shortage.js
-const KIBIBYTE = 1024;
-const byte_shortage_UNITS = [
-    ['GiB', KIBIBYTE ** 3],
-    ['MiB', KIBIBYTE ** 2],
-    ['KiB', KIBIBYTE],
-];
-/**
- * Formats the free and the needed bytes for people. Both have the unit that suits the needed bytes, and at most one
- * decimal. The free bytes are rounded down and the needed bytes up, so that the two never read the same.
- */
-function byteShortage(freeBytes, neededBytes) {
-    const [unit, size] = byte_shortage_UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
-    const tenths = size / 10;
-    return {
-        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
-        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/files/space.js
-
-
-
-/** Inodes for the journal, the reports and the other records of a deployment. */
-const OWN_INODES = 16;
-/** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
-const MAX_BLOCK_BYTES = 4096;
-/**
- * Throws DeploymentError `disk_full` unless the file system of the directory has room for everything: whole blocks, and
- * inodes if their number is fixed. Blocks that are reserved for root count as used. The error says what is needed, what
- * is free, and what to do.
- */
-function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_namespaceObject.statfsSync) {
-    const { bavail, bsize, files, ffree } = readFree(path);
-    const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
-    if (bavail * bsize < bytes)
-        throw outOfSpace(path, byteShortage(bavail * bsize, bytes));
-    // A file system that makes inodes as needed reports none.
-    if (files > 0 && ffree < inodes)
-        throw outOfInodes(path, { free: ffree, needed: inodes });
-}
-/**
- * True if there is room for this many entries with this many bytes in total, however the bytes are divided among them.
- */
-function hasSpaceForAny(path, { bytes, entries }, readFree = external_node_fs_namespaceObject.statfsSync) {
-    const { bavail, bsize, files, ffree } = readFree(path);
-    const hasBytes = bavail * bsize >= bytes + entries * MAX_BLOCK_BYTES;
-    return hasBytes && (files === 0 || ffree >= entries + OWN_INODES);
-}
-function bytesOnDisk(sizes, blockBytes) {
-    let blocks = 0;
-    for (const size of sizes)
-        blocks += Math.ceil(size / blockBytes);
-    return blocks * blockBytes;
-}
-function outOfSpace(path, { free, needed }) {
-    return new DeploymentError('disk_full', `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`);
-}
-function outOfInodes(path, { free, needed }) {
-    return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership/own-kinds.js
-
-
-
-
-/**
- * Checks that each directory or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
- * regular file, as this action created it. A missing path passes. Throws DeploymentError `host_not_writable`, which
- * names the obstructing path and says what to do.
- */
-function requireOwnKinds(layout) {
-    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
-    for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox])
-        requireOwnDirectory(path);
-    for (const shelf of ['plugins', 'extensions', 'set-aside'])
-        requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
-    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
-        if (lstatIfPresentSync(path)?.isFile() === false)
-            throw inTheWay(path, 'a file');
-    }
-}
-/** Does the same as `requireOwnKinds` for one directory. */
-function requireOwnDirectory(path) {
-    if (lstatIfPresentSync(path)?.isDirectory() === false)
-        throw inTheWay(path, 'a directory');
-}
-function inTheWay(path, expected) {
-    return new DeploymentError('host_not_writable', `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/reserve.js
-
-
-
-
-
-/** Enough for a lock, the records of a recovery and a report. */
-const RESERVE_BYTES = 64 * 1024;
-/**
- * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
- */
-function keepReserve(layout) {
-    if (pathExistsSync(reservePath(layout)))
-        return;
-    try {
-        // Random, because a file system could compress anything else to nothing.
-        (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
-    }
-    catch {
-        tryUnlinkSync(reservePath(layout));
-    }
-}
-/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
-function spendReserve(layout) {
-    return tryUnlinkSync(reservePath(layout));
-}
-
-;// CONCATENATED MODULE: ./build/install/host/readiness.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** Space for our own records. The space for the artifact is checked once its listing is known. */
-const MIN_FREE_BYTES = 1024 * 1024;
-/**
- * Prepares a project root for its lock. Creates the root, if its parent exists, and `.hub-deploy/` with its folders,
- * which only this user can access (0700). Touches nothing if the first `requireSafeHost` refuses the host. Logs a
- * warning for each risk that the operator accepts.
- *
- * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
- */
-async function prepareHost(access, log) {
-    const { layout } = access;
-    for (const accepted of requireSafeHost(access))
-        log.warning(accepted);
-    try {
-        requireRoot(layout.root, log);
-        warnOfOuterRoot(layout, log);
-        await makePrivateDirectories(layout.own);
-        // Checked again, because another user may meanwhile have created folders that did not exist before.
-        requireSafeHost(access);
-        requireOwnKinds(layout);
-        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
-        keepReserve(layout);
-    }
-    catch (error) {
-        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
-    }
-}
-/**
- * Checks in advance that this run can switch versions in a place. The place's shelf must pass `checkShelf`, and this
- * run must be able to move the place's current content. Throws as `checkShelf` and `requireSwitchable` do. Also throws
- * DeploymentError `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the
- * current content is a directory that this user cannot write to.
- */
-function checkHost(host, place) {
-    const { layout } = host;
-    checkShelf(layout, place);
-    const path = installPath(layout, place);
-    try {
-        requireOwnDirectory(snapshotsPath(layout, place));
-        readiness_requireMovable(path);
-        requireSwitchable(host, place);
-    }
-    catch (error) {
-        throw toHostError(error, `checking ${path}`);
-    }
-}
-/** Calls `checkHost` for the current place and the target of a part, but only once if they are the same place. */
-function checkPlaces(host, present, target) {
-    if (installPath(host.layout, present) !== installPath(host.layout, target))
-        checkHost(host, present);
-    checkHost(host, target);
-}
-/**
- * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
- * switches versions. Also checks that there is space for this action's own records.
- *
- * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error. Also throws
- * as `openDirectorySync` does.
- */
-function checkShelf(layout, shelf) {
-    try {
-        requireWritableShelf(layout, shelf);
-        requireOneMount(layout, shelf);
-    }
-    catch (error) {
-        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf.directory)}`);
-    }
-    requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
-}
-/** Turns `step_failed` into `host_not_writable`, because no step has begun and the operator must correct the root. */
-function unusableRoot(error) {
-    if (error.code !== 'step_failed')
-        return error;
-    return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
-        cause: error,
-    });
-}
-function requireRoot(root, log) {
-    const found = statIfPresentSync(root);
-    if (found?.isDirectory())
-        return;
-    if (found !== undefined) {
-        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`);
-    }
-    if (makeRoot(root))
-        log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
-    else if (statIfPresentSync(root) === undefined)
-        throw leadsNowhere(`project-root ${root}`);
-}
-/**
- * Warns if a root without deployments is directly inside a root with deployments: the operator may have chosen the
- * inner one by mistake.
- */
-function warnOfOuterRoot({ root, own }, log) {
-    const outer = (0,external_node_path_namespaceObject.dirname)(root);
-    const isNested = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(outer, (0,external_node_path_namespaceObject.basename)(own)))?.isDirectory() === true;
-    if (!isNested || lstatIfPresentSync(own) !== undefined)
-        return;
-    log.warning(`project-root ${root} has no deployments yet, but it is inside the project root ${outer}, which has deployments. If you mean ${outer}, correct project-root, and remove everything that this run installs in ${root}.`);
-}
-/** Returns false if the root has just been created by another run, or is a symlink that leads nowhere. */
-function makeRoot(root) {
-    try {
-        makeOpenDirectorySync(root);
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        if (errnoOf(error) !== 'ENOENT')
-            throw error;
-        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`);
-    }
-}
-/** Moving a directory to another parent requires write access to the directory itself. */
-function readiness_requireMovable(place) {
-    const found = lstatIfPresentSync(place);
-    if (found?.isDirectory())
-        (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-}
-/** Checks the nearest existing directory, in which a missing shelf will be created. */
-function requireWritableShelf(layout, { directory }) {
-    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
-    const found = statIfPresentSync(path);
-    if (found === undefined)
-        throw leadsNowhere(path);
-    if (!found.isDirectory())
-        throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
-    (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-}
-function leadsNowhere(path) {
-    return new DeploymentError('host_not_writable', `${path} is a symlink to a directory that does not exist. Correct the symlink, or mount or create that directory.`);
-}
-function statIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.statSync)(path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/run/begun.js
-
-
-
-
-/**
- * Begins a deployment on a prepared host, even while another run has the host: until this run has locked the host, its
- * journal has a name of its own. Throws file system errors.
- */
-async function beginDeployment(deployment) {
-    const { host, tools } = deployment;
-    tools.observer.onBegun(deployment.noteRunning());
-    const begun = { keepPaths: deployment.keepPaths, journal: await begun_startJournal(deployment) };
-    return {
-        async claimHost() {
-            const { keepPaths } = deployment;
-            const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId));
-            // While this run waited, another run may have removed the journal, or installed a version that keeps other paths.
-            if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
-                const journal = await begun_startJournal(deployment);
-                begun.journal.close();
-                Object.assign(begun, { keepPaths, journal });
-            }
-            await begun.journal.rename(host.layout.journal);
-            return begun.journal;
-        },
-        async noteEnd(end, isUnfinished = false) {
-            const unfinished = isUnfinished ? { unfinished: true } : {};
-            return (await begun.journal.append({ record: 'end', end, ...unfinished })) !== undefined;
-        },
-        async noteReported(attempts) {
-            await begun.journal.append({ record: 'reported', attempts });
-        },
-        settle: async () => begun.journal.discard(),
-        abandon: () => begun.journal.close(),
-    };
-}
-async function begun_startJournal({ host, record, keepPaths }) {
-    const path = begunPath(host.layout, record.facts.deployment_id);
-    const reportAddress = host.sender?.address ?? null;
-    const process = readOwnIdentity();
-    const journal = await record.startJournal({ path, redact: host.secrets.redact }, { reportAddress, keepPaths, process });
-    if (isInContainer(process) || isUsedInContainers(host.layout.lock))
-        await journal.hold();
-    return journal;
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/audit.js
-
-
-
-
-
-
-
-/** Follows no symlink and waits for no pipe. */
-const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_APPEND | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
-/** How far back to look for a line that a dead run has already written. */
-const TAIL_BYTES = 64 * 1024;
-const audit_MAX_BYTES = 16 * 1024 * 1024;
-/** The maximum number of audit files: the current one and the earlier ones. */
-const MAX_FILES = 4;
-/**
- * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
- * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has reached 16 MiB,
- * a single rename adds the time to the file's name, and a new file begins. At most four files are kept.
- */
-async function appendAudit({ layout, secrets }, report) {
-    const known = redactReport(report, secrets);
-    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known;
-    const { host_id, run, sources } = known;
-    const line = {
-        at: report.completed_at,
-        deployment_id,
-        contract,
-        kind,
-        slug,
-        id,
-        version,
-        previous_version,
-        artifact_sha256,
-        outcome,
-        error_code: report.error?.code ?? null,
-        host_id,
-        actor: run.actor,
-        run_url: run.url,
-        ...(sources === undefined ? {} : { sources }),
-    };
-    const [path, text] = [auditPath(layout), JSON.stringify(line)];
-    if ((await appendLine(path, text)) === 'written')
-        return;
-    await rotate(layout);
-    await appendLine(path, text);
-}
-/** Writes nothing into a full file. Also returns `written` if the file already has the line. */
-async function appendLine(path, text) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
-    try {
-        const lines = readTail(fd).split('\n');
-        if (lines.some(known => keyOf(known) === keyOf(text)))
-            return 'written';
-        if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= audit_MAX_BYTES)
-            return 'full';
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
-        await syncFile(fd);
-        return 'written';
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
-async function rotate(layout) {
-    const time = new Date().toISOString().replaceAll(':', '-');
-    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
-    await syncDirectory(layout.own);
-    const rotated = (0,external_node_fs_namespaceObject.readdirSync)(layout.own).filter(name => ROTATED.test(name));
-    for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES))
-        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
-}
-const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
-/**
- * Identifies a line by its deployment and outcome. Ignores the time, because a recovery may find the same outcome at
- * another time.
- */
-function keyOf(line) {
-    return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
-}
-function readTail(fd) {
-    const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
-    return tail.toString('utf8', 0, (0,external_node_fs_namespaceObject.readSync)(fd, tail, 0, tail.length, size - tail.length));
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/prune-reports.js
-
-
-
-
-const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
-/**
- * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
- * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
- * clock was set back, or a file whose name does not look like a report's. Never throws.
- */
-function pruneReports(report, slug, keep) {
-    const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
-    const isOfThis = slug === null ? isNamelessIn(folder) : (name) => slugOf(name) === slug;
-    const others = namesIn(folder).filter(name => name !== newest && isOfThis(name));
-    const excess = others.length + 1 - Math.max(keep, 1);
-    if (excess <= 0)
-        return;
-    for (const name of others.toSorted().slice(0, excess))
-        tryUnlinkSync((0,external_node_path_namespaceObject.join)(folder, name));
-}
-function slugOf(name) {
-    return NAME.exec(name)?.[1];
-}
-/**
- * Reads the reports, because the name of a report without a slug contains the deployment's id, which looks like a slug.
- */
-function isNamelessIn(folder) {
-    return name => slugOf(name) !== undefined && readSlug((0,external_node_path_namespaceObject.join)(folder, name)) === null;
-}
-function readSlug(path) {
-    try {
-        return JSON.parse(readStateFileSync(path) ?? '').slug;
-    }
-    catch {
-        return undefined;
-    }
-}
-function namesIn(folder) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(folder);
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/waiting-reports.js
-
-
-
-
-
-
-
-
-
-const MAX_WAITING = 200;
-/** The limit across all addresses, in case every run is refused before it can send anything. */
-const MAX_UNSENT = 400;
-/** A report that has waited longer is dropped. */
-const MAX_WAITING_DAYS = 30;
-const DAY_MS = 86_400_000;
-/** The limit for one warning. */
-const waiting_reports_MAX_NAMED = 5;
-const waiting_reports_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/**
- * The reports that were waiting on a host when they were read, oldest first. Entries that cannot be read as reports
- * stay.
- */
-class WaitingReports {
-    #place;
-    #entries;
-    #foreign;
-    constructor(place) {
-        const { outbox } = place.layout;
-        const names = (0,external_node_fs_namespaceObject.readdirSync)(outbox).filter(name => name.endsWith('.json'));
-        const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(outbox, name)));
-        this.#place = place;
-        this.#entries = entries.filter(entry => typeof entry !== 'string');
-        this.#foreign = entries.filter(entry => typeof entry === 'string');
-    }
-    warnOfForeign() {
-        if (this.#foreign.length === 0)
-            return;
-        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove them.`);
-    }
-    of(address) {
-        return this.#entries.filter(entry => entry.address === address);
-    }
-    /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of each address. */
-    dropOld(now) {
-        const { layout, log } = this.#place;
-        const left = this.#entries.filter(({ path }) => pathExistsSync(path));
-        const byAddress = Map.groupBy(left, ({ address }) => address);
-        const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
-        const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
-        const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
-        const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
-        if (gone.length > 0)
-            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}, which keeps reports for ${MAX_WAITING_DAYS} days, and at most ${MAX_WAITING} of one plugin, service or project for one hub. Local reports stay.`);
-    }
-}
-/**
- * Keeps a report that the hub has not accepted, for the next run that reports to the same address. That run sends the
- * waiting reports, and then drops the excess. A run that is refused early sends nothing, so this function itself drops
- * the excess if more than 400 reports wait.
- */
-async function keepInOutbox({ layout, log, secrets }, { address, report }) {
-    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2);
-    await replaceFile(entryPath(layout, report), `${text}\n`);
-    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
-        return;
-    new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at));
-}
-/** Removes the waiting report of this deployment, so that it is not sent again. Never throws. */
-function removeFromOutbox(layout, report) {
-    tryUnlinkSync(entryPath(layout, report));
-}
-/** Returns only the path if the file cannot be read as a waiting report. */
-function readWaiting(path) {
-    try {
-        return { ...waiting_reports_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
-    }
-    catch {
-        return path;
-    }
-}
-function entryPath(layout, { started_at, deployment_id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/close.js
-
-
-
-
-
-
-
-
-
-
-const LOCAL_REPORT = 'the local report';
-const REPORT_TIMEOUT_MS = 10_000;
-/**
- * Reports how a deployment ended. Always writes the local report first, then reports to the hub, best-effort (contract
- * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. Calls
- * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
- * left. Never throws: the result names anything that could not be written, and the outcome does not change.
- */
-async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
-    const { record, end, address } = conclusion;
-    const { plannedSteps } = record;
-    const failures = new Map();
-    const running_version = runningAfter(host.layout, record.facts, end.outcome);
-    const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
-    const fresh = redactReport(known, host.secrets);
-    // An earlier run, whose journal stayed, may already have delivered this report.
-    const accepted = local_report_findAccepted(host.layout, fresh);
-    const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
-    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
-    onLocalReport({ report: unsent, reportPath: written, plannedSteps });
-    const attempts = conclusion.accepted ?? accepted?.attempts;
-    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent);
-    if (reported.accepted)
-        removeFromOutbox(host.layout, unsent);
-    if (address !== null && !reported.accepted)
-        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, { address, report: unsent }));
-    const report = { ...unsent, reported };
-    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
-    if (reportPath !== undefined && host.keepReports !== undefined)
-        pruneReports(reportPath, report.slug, host.keepReports);
-    await orNote(failures, 'the audit line', () => appendAudit(host, report));
-    return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) };
-}
-/**
- * Reports a deployment only to the hub, best-effort: for use if nothing may be written on the host, or if there is no
- * project root. Calls `onKnown` before it sends anything. Never throws.
- */
-async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
-    const { previous_version: running_version } = record.facts;
-    const circumstances = { reported: notSent('not sent'), running_version };
-    const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets);
-    const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
-    onKnown(known);
-    if (sender === undefined)
-        return known;
-    const delivery = await sendNow({ sender, grace }, unsent);
-    const { attempts } = delivery;
-    if (delivery.accepted)
-        return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
-    log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id));
-    return {
-        ...known,
-        report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
-        delivery,
-    };
-}
-/** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
-async function deliver(host, conclusion, report) {
-    const { address, accepted, onAccepted } = conclusion;
-    if (accepted !== undefined)
-        return { reported: { accepted: true, attempts: accepted, error: null } };
-    if (address === null)
-        return { reported: report.reported };
-    const delivered = await send(host, { address, report });
-    if (delivered.reported.accepted)
-        await onAccepted?.(delivered.reported.attempts);
-    return delivered;
-}
-async function send(host, { address, report }) {
-    const { sender, log, secrets, grace } = host;
-    if (sender?.address !== address)
-        return {
-            reported: notSent('waits in the outbox for a run that reports the same plugin, service or project to the same hub'),
-        };
-    const delivery = await sendNow({ sender, grace }, report);
-    const { attempts } = delivery;
-    if (delivery.accepted)
-        return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(describeUndelivered(delivery, report, host.run.id));
-    return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery };
-}
-/** Does not repeat the error that made the run itself fail, because the reader has already seen it. */
-function describeUndelivered(delivery, { error, deployment_id: id }, ownId) {
-    const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
-    const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`;
-    if (error?.message.includes(delivery.error))
-        return `${refusal}, for the same reason that the run failed.`;
-    return `${refusal} (this changes nothing on this host): ${delivery.error}`;
-}
-async function sendNow({ sender, grace }, report) {
-    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
-}
-/** Notes a failure. If a later attempt for the same subject succeeds, removes the note. */
-async function orNote(failures, subject, write) {
-    try {
-        const written = await write();
-        failures.delete(subject);
-        return written;
-    }
-    catch (error) {
-        failures.set(subject, (isSystemError(error) ? toHostError(error, `writing ${subject}`) : toDeployError(error)).message);
-        return undefined;
-    }
-}
-/**
- * Gives only the first reason, because all writes usually fail for the same reason, for example because their folder is
- * missing.
- */
-function summarize(failures, { own }) {
-    const [reason] = failures.values();
-    if (reason === undefined)
-        return undefined;
-    return `Could not write ${listAll([...failures.keys()])}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
-}
-/** Also false if the path cannot be examined, because reporting never throws. */
-function isMissing(path) {
-    try {
-        return !pathExistsSync(path);
-    }
-    catch {
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
-
-/**
- * Describes the problems of a rollback, one sentence each, for a reader who has just read the cause. If a restart fails
- * for the old version as it did for the new one, does not repeat that sentence. An unhealthy old version always gets
- * its own sentence.
- */
-function rollbackProblems({ rollback, error }) {
-    const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error);
-    return (rollback?.problems ?? []).map(problem => problem === cause ? 'The same happened again.' : asSentence(problem));
-}
-/** Returns the message without the id of the failed step. */
-function withoutStep({ message, step }) {
-    return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message;
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
-
-/**
- * Returns a warning for the operator if the version that a rollback restored is not healthy, or if a service could not
- * be restored. Otherwise returns undefined.
- */
-function restoredUnhealthy(report) {
-    if (report.rollback?.healthy !== false)
-        return undefined;
-    const problems = rollbackProblems(report).join(' ');
-    const { slug, previous_version: version, host_id: host } = report;
-    if (version === null && report.unrecorded !== true)
-        return `A deployment of ${slug} was rolled back, but a service on ${host} is not as it was before: repair that service. ${problems}`;
-    const restored = version === null ? 'the previous version' : version;
-    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or correct its health check. ${problems}`;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/hold-lock.js
-
-
-
-
-/**
- * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery. Throws as `acquireLock` does.
- */
-async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
-    const say = (line) => log.info(line);
-    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl: run.url, log: say, ...more });
-    try {
-        return await acquire();
-    }
-    catch (error) {
-        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
-        if (!isWorthIt || !spendReserve(layout))
-            throw error;
-        return await acquire();
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/handover.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** The runner passes the text in an environment variable, which Linux limits to 128 KiB. */
-const MAX_HANDOVER_BYTES = 60_000;
-const LOCK_TIMEOUT_MS = 5000;
-/** The main step's request that its post step check the health of the restored version. */
-const handoverSchema = schemas_lazy(() => object({
-    deployment_id: schemas_uuid(),
-    slug: nullable(schemas_string()),
-    started_at: timeSchema,
-    /**
-     * The digest of `installed.json`, or null if there is no such file. If the digest differs in the post step, another
-     * run has deployed in between.
-     */
-    installed: nullable(schemas_string()),
-    checks: array(restoredCheckSchema),
-    /** The number of checks that did not fit into a saved state of the runner. */
-    left_out: schemas_int(),
-}));
-/**
- * Returns the checks of a restored version as text for the post step, which gets the text from the runner. If the
- * checks were kept in a file on the host, another process could change their commands.
- */
-function writeHandover(layout, facts, checks) {
-    const { deployment_id, slug, started_at } = facts;
-    const textWith = (count) => {
-        const left = { checks: checks.slice(0, count), left_out: checks.length - count };
-        const handover = { deployment_id, slug, started_at, installed: handover_digestOf(layout), ...left };
-        return JSON.stringify(handover);
-    };
-    let count = checks.length;
-    while (count > 0 && Buffer.byteLength(textWith(count)) > MAX_HANDOVER_BYTES)
-        count = Math.floor(count / 2);
-    return textWith(count);
-}
-/**
- * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
- * undefined if no check fails. Also returns undefined, without a check, if another run is in progress on this host, was
- * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and
- * `holdLock` do, except for `locked`. Also throws the signal's reason after a cancel, and an error for a text that
- * `writeHandover` did not write.
- */
-async function checkRestored(host, text) {
-    const handover = handoverSchema.parse(JSON.parse(text));
-    requireSafeHost(host);
-    requireOwnKinds(host.layout);
-    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
-    if (lock === undefined)
-        return undefined;
-    try {
-        return await checkLocked(host, handover);
-    }
-    finally {
-        lock.release();
-    }
-}
-function unlessLocked(error) {
-    if (toDeployError(error).code !== 'locked')
-        throw error;
-}
-async function checkLocked(host, handover) {
-    const { layout, grace } = host;
-    if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
-        return undefined;
-    // A healthy version is the normal case, so nothing is logged about it.
-    const log = { ...host.log, info: () => { } };
-    const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
-    const complete = (report) => withHealth(report, problems, handover);
-    const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
-    const sentence = (found && restoredUnhealthy(found.report)) ??
-        `The restored version is not healthy. ${problems.map(asSentence).join(' ')}`;
-    return problems.length === 0 ? undefined : { sentence, found };
-}
-function withHealth(report, problems, { left_out: left }) {
-    if (report.rollback === null)
-        return report;
-    const healthy = problems.length > 0 ? false : left > 0 ? null : true;
-    return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
-}
-function handover_digestOf({ installed }) {
-    const text = readStateFileSync(installed);
-    return text === undefined ? null : (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/run/conclude.js
-
-
-/** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
-async function conclude_conclude({ host, record, tools }, { end, error, unchecked }, onAccepted) {
-    const address = host.sender?.address ?? null;
-    const handover = unchecked && writeHandover(host.layout, record.facts, unchecked);
-    const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => tools.observer.onEnded({ ...known, error, handover }));
-    return { ...closed, error };
-}
-/** Reports the result in the outputs and to the hub, but not on the host. */
-async function concludeUntouched({ host, record, tools }, { end, error }) {
-    const closed = await closeUntouched(host, { record, end }, known => tools.observer.onEnded({ ...known, error }));
-    return { ...closed, error };
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/ended-report.js
-
-
-
-/**
- * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
- * question began recently, so its report is among the newest, even if the clock of another run was ahead.
- */
-const MAX_READ = 200;
-/** Returns the local report of the deployment with this id, if it is among the newest 200 reports. Never throws. */
-function findEndedReport({ reports }, deploymentId) {
-    const newest = ended_report_namesIn(reports).toSorted().reverse().slice(0, MAX_READ);
-    for (const name of newest) {
-        const path = (0,external_node_path_namespaceObject.join)(reports, name);
-        const report = readReportOf(path, deploymentId);
-        if (report !== undefined)
-            return { path, report };
-    }
-    return undefined;
-}
-function ended_report_namesIn(folder) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.endsWith('.json'));
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/run-name.js
-/**
- * Names the run that a journal or report is about, without an article: `deployment of greeter 2.0.0`, or `rollback of
- * greeter to 1.0.0`. Leaves out what is not known.
- */
-function nameRun({ slug = null, id = null, version = null, rollback_of: replaced }) {
-    const kind = replaced === undefined ? 'deployment' : 'rollback';
-    const name = slug ?? id;
-    if (name === null)
-        return kind;
-    const to = replaced === undefined ? '' : 'to ';
-    return version === null ? `${kind} of ${name}` : `${kind} of ${name} ${to}${version}`;
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
-
-/** Describes in one sentence how an interrupted deployment ended, and, if known, which version the host runs now. */
-function describeRecovered(report) {
-    return `The interrupted ${nameRun(report)} was recovered: ${recovered_run_describeEnd(report)}.`;
-}
-/** Describes in a clause how a deployment ended. */
-function recovered_run_describeEnd({ outcome, running_version: running }) {
-    return ENDS[outcome](running);
-}
-const ENDS = {
-    success: running => `it had been completed, and ${runs(running)}`,
-    failed: running => `it had changed no file, and ${runs(running, ' still')}`,
-    rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
-    interrupted: () => 'how it ended is not known, so check this host',
-    inconsistent: () => 'not all files could be restored, so check this host',
-};
-function runs(version, still = '') {
-    return version === null ? 'no version is known to run' : `${version}${still} runs`;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-begun.js
-
-
-
-
-
-
-/** Longer than any job may run, including its download and its wait for the host. */
-const LONGEST_RUN_MS = 10 * 86_400_000;
-/**
- * The records that a run may write before it has the host, and those that a later run adds when it reports that run.
- */
-const HARMLESS = new Set([
-    'begin',
-    'held',
-    'facts',
-    'state',
-    'end',
-    'reported',
-    'recovery',
-]);
-/**
- * Finds the journals of runs that died before they had the host. A run counts as dead if its process has provably ended
- * or no longer locks the journal, or if it is this run's own main step. A run also counts as dead if its journal is
- * older than any run can be, or does not say which process wrote it. A run whose process is seen to be running never
- * counts as dead.
- */
-async function findDeadBegun(host) {
-    const { own } = host.layout;
-    const dead = [];
-    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(own)) {
-        const id = begunDeployment(name);
-        if (id !== undefined)
-            dead.push(...(await dead_begun_judge(host, (0,external_node_path_namespaceObject.join)(own, name), id)));
-    }
-    return dead;
-}
-async function dead_begun_judge({ run }, path, id) {
-    const begin = readBegin(path);
-    if (begin?.process === undefined)
-        return [{ path, isDamaged: true }];
-    const { process, facts } = begin;
-    const own = readOwnIdentity();
-    // The run may be alive even if its records are unknown here: another version of this action may write other records.
-    if (isSeenRunning(process, own))
-        return [];
-    const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
-    const records = tryToRead(path);
-    const isDead = id === run.id || isOld || isProvablyDead(process, own) || (await isLetGo(path, { process, records }));
-    if (!isDead)
-        return [];
-    const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
-    return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }];
-}
-/** True if the run once locked its journal, but, according to this machine's kernel, no longer does. */
-async function isLetGo(path, { process, records }) {
-    const isNear = process.boot_id !== null && process.boot_id === readOwnIdentity().boot_id;
-    if (!isNear || !records.some(({ record }) => record === 'held') || !isOnOneMachine(path))
-        return false;
-    return (await readFreeKernelLock({ path, timeoutMs: ANSWER_TIMEOUT_MS.most })) !== undefined;
-}
-function tryToRead(path) {
-    try {
-        return readJournal(path) ?? [];
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/installed/restore-record.js
-
-
-
-
-
-
-
-/**
- * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commit and notes. Any other content is from another process, which must not write there. This function then
- * sets the file aside, even if the file contains a valid record. Throws file system errors. After an error, the file is
- * as it was.
- */
-async function restoreRecord({ layout, log }, known, committed) {
-    const found = restore_record_tryToRead(layout);
-    if (found === known.record || (found !== undefined && isOfRun(found, known, committed)))
-        return;
-    const aside = await setAside(layout);
-    try {
-        await writeRecordFile(layout, known.record);
-    }
-    catch (error) {
-        if (aside !== undefined)
-            (0,external_node_fs_namespaceObject.renameSync)(aside, layout.installed);
-        throw error;
-    }
-    const deed = aside === undefined ? 'removed' : 'changed';
-    const where = aside === undefined ? '' : ` The changed file is now ${aside}.`;
-    log.warning(`Another process ${deed} ${layout.installed} after a deployment had begun, so the file was written again.${where} Find out which process did that.`);
-}
-/** Does the same as `restoreRecord` without a commit to compare. Never throws: returns the error instead. */
-async function tryToRestoreRecord(host, known) {
-    try {
-        await restoreRecord(host, known);
-        return undefined;
-    }
-    catch (error) {
-        return toHostError(error, `writing ${host.layout.installed} again`);
-    }
-}
-/** Returns undefined if the file cannot be read or is not a record. */
-function restore_record_tryToRead(layout) {
-    try {
-        return readRecordFile(layout);
-    }
-    catch {
-        return undefined;
-    }
-}
-/** True if all differences may come from the run itself. A run also forgets discarded snapshots that are gone. */
-function isOfRun(found, { record, services = [] }, committed) {
-    const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])];
-    const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])]);
-    const isNoted = (key) => services.includes(key) || found.unrestored.includes(key) === record.unrestored.includes(key);
-    return (expected.some(known => rowsOf(known) === rowsOf(found)) &&
-        found.discard.every(path => mayDiscard.has(path)) &&
-        [...found.unrestored, ...record.unrestored].every(isNoted));
-}
-function rowsOf(record) {
-    const { installed, removed, projects } = fileOf(record);
-    return JSON.stringify([installed, removed, projects]);
-}
-/** Returns the file's new path, or undefined if there was no file. */
-async function setAside({ installed, snapshots }) {
-    if (!pathExistsSync(installed))
-        return undefined;
-    const folder = (0,external_node_path_namespaceObject.join)(snapshots, 'set-aside');
-    await makePrivateDirectories(folder);
-    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-installed.json`);
-    (0,external_node_fs_namespaceObject.renameSync)(installed, aside);
-    return aside;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
-
-/**
- * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
- * the first error after trying to remove all of them.
- */
-function pruneTreeRecords({ trees }, used) {
-    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
-        if (record !== undefined)
-            return [`${record}.tree`];
-        return digest === null ? [] : [`${digest}.json`];
-    }));
-    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
-    const errors = [];
-    for (const name of stale) {
-        try {
-            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
-        }
-        catch (error) {
-            errors.push(error);
-        }
-    }
-    if (errors.length > 0)
-        throw errors[0];
-}
-
-;// CONCATENATED MODULE: ./build/install/host/cleanup.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
-const DISCARDED = 'discarded-';
-/** One hour: far longer than writing one file takes. */
-const LONGEST_WRITE_MS = 3_600_000;
-/**
- * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
- * folder, where `cleanStaging` deletes them.
- *
- * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
- * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
- * only another call moves or records the remaining snapshots.
- */
-async function finishCommitted({ layout, log }, installation, known) {
-    if (known !== undefined)
-        await restoreRecord({ layout, log }, known, installation);
-    await recordInstalled(layout, installation);
-    const left = await discard(layout, log, installation.discard);
-    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
-    return isRecorded;
-}
-/**
- * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
- * gone. Logs a warning for each failure. The caller holds the lock.
- */
-async function retryDiscarded(layout, log) {
-    const before = discardedIn(layout);
-    await orWarn(log, async () => {
-        const left = await discard(layout, log, before);
-        if (left.length < before.length)
-            await recordDiscarded(layout, left);
-    });
-}
-/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
-function discardedIn(layout) {
-    try {
-        return readHostRecord(layout).discard;
-    }
-    catch {
-        return [];
-    }
-}
-/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
-async function discard(layout, log, paths) {
-    const left = [];
-    for (const path of paths)
-        if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
-            left.push(path);
-    return left;
-}
-async function noteDiscarded(layout, left) {
-    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
-}
-/**
- * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
- * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
- */
-function discardStaging(layout, deploymentId) {
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-/**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
- * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
- * this host's own files.
- *
- * The caller holds the lock, and no journal needs a staged file.
- */
-async function cleanStaging(layout, log) {
-    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
-        const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
-    }
-    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
-}
-/**
- * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
- * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
- * because the holder of the lock has already removed those that no process could still be writing.
- */
-async function removeStrayTemporaries(layout, log) {
-    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
-        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
-            const owner = ownerOfTemporary(name);
-            if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
-                continue;
-            const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
-            // This action creates no directory with a temporary name.
-            if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
-                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
-        }
-    }
-}
-/**
- * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
- * container may have had the same id as a process that exists here.
- */
-function mayBeWriting(pid, writtenAtMs) {
-    return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
-}
-/**
- * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
- * the staging folder if this run cannot.
- */
-function cleanup_putAside(layout, path) {
-    try {
-        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
-        if (mounted !== undefined)
-            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-        // The name is random, because a name made from the id and the version could be too long.
-        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-/**
- * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
- * killed before staging anything leaves an empty folder.
- */
-async function setStagingAside(layout, log, name) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-    if (tryRemoveEmptySync(path))
-        return;
-    const folder = (0,external_node_path_namespaceObject.join)(layout.snapshots, 'set-aside');
-    await makePrivateDirectories(folder);
-    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
-    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
-    log.warning(`The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`);
-}
-function tryRemoveEmptySync(path) {
-    try {
-        (0,external_node_fs_namespaceObject.rmdirSync)(path);
-        return true;
-    }
-    catch {
-        return false;
-    }
-}
-function usedTrees(layout) {
-    const { installed, removed } = readHostRecord(layout);
-    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
-}
-async function orWarn(log, act) {
-    try {
-        await act();
-        return true;
-    }
-    catch (error) {
-        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/limited-sender.js
-
-/**
- * Limits a sender to `totalMs` milliseconds from now, for all its reports together. A report that is sent later counts
- * as not accepted, so it waits in the outbox.
- */
-function limitSender(sender, totalMs) {
-    const endsAt = monotonicMs() + totalMs;
-    return {
-        address: sender.address,
-        async send(report, limits) {
-            const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs());
-            if (timeoutMs >= 1)
-                return await sender.send(report, { ...limits, timeoutMs });
-            return {
-                accepted: false,
-                attempts: 0,
-                status: null,
-                error: 'Other reports used up the time for this one.',
-                final: false,
-            };
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
-
-
-/**
- * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
- * staged files aside instead.
- */
-async function endJournal({ layout, log }, { id, hasLost = false }) {
-    if (!hasLost)
-        discardStaging(layout, id);
-    await removeJournal(layout.journal);
-    await cleanStaging(layout, log);
-}
-/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
-async function emptyStaging({ layout, log }, deploymentId) {
-    discardStaging(layout, deploymentId);
-    await cleanStaging(layout, log);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/drift-note.js
-
-
-
-
-
-
-
-const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
-const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
-/** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
-function driftNotePath(stagingFolder, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
-}
-/**
- * Notes the differences that exist between a tree and its record before the deployment, so that a rollback can
- * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
- * rollback can only verify less.
- */
-async function noteDrift(stagingFolder, tree, drift) {
-    const path = driftNotePath(stagingFolder, tree);
-    const states = [];
-    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
-        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
-    });
-    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
-}
-/** Returns the note; undefined if there is none that can be read, for example after a power cut. */
-function readDriftNote(stagingFolder, part) {
-    try {
-        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
-        return { ...note, states: new Map(note.states) };
-    }
-    catch {
-        return undefined;
-    }
-}
-async function findLater(before, now) {
-    const later = { damaged: [], written: [] };
-    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
-        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
-        const noted = before.note.states.get(path);
-        if (noted === (now.instead ?? stateText(item)))
-            return;
-        const isWritten = isWrittenSince(noted ?? stateText(before.recorded(path)), item, before.isAfterCrash);
-        later[isWritten ? 'written' : 'damaged'].push(path);
-    });
-    return later;
-}
-/**
- * A write changes the stamp even if the clock was set back; only a write in the same tick of the clock goes unnoticed.
- */
-function isWrittenSince(before, item, isAfterCrash) {
-    if (item === undefined || item.kind === 'link' || item.kind === 'other')
-        return false;
-    const [, size, ...stamp] = before.split('\t');
-    const isLost = isAfterCrash && item.content === '0' && size !== '0';
-    return !isLost && stamp.join('\t') !== item.stamp;
-}
-function stateOf(root, path) {
-    return stateText(describeItemSync(root, path));
-}
-/** Returns a text that is different for each state of a path. */
-function stateText({ kind, content, stamp = '' } = NOTHING) {
-    return [kind, content, stamp].join('\t');
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/moving-files.js
-
-
-
-
-
-
-
-/** After attempt n, the wait is n milliseconds: 0.1 s in total. */
-const moving_files_MAX_ATTEMPTS = 14;
-/** The limit for all attempts, in milliseconds: each attempt may examine many files. */
-const MAX_MS = 1000;
-/**
- * Examines the damaged paths again, and returns those at which the old file is found after all. In that case, another
- * process is renaming the file, or a directory that contains it, back and forth. Never throws; once the signal is
- * aborted, examines nothing more.
- */
-async function findMoving(before, damaged, signal) {
-    const slice = new TimeSlice();
-    const digester = new FileDigester();
-    const moving = new Set();
-    const endsAt = monotonicMs() + MAX_MS;
-    const hasTime = () => !signal.aborted && monotonicMs() < endsAt;
-    for (let attempt = 1; attempt <= moving_files_MAX_ATTEMPTS && moving.size < damaged.length && hasTime(); attempt++) {
-        for (const path of damaged) {
-            if (slice.isOver())
-                await slice.giveBack();
-            if (!hasTime())
-                break;
-            if (!moving.has(path) && (await isAsBefore(before, path, digester)))
-                moving.add(path);
-        }
-        await (0,promises_namespaceObject.setTimeout)(attempt);
-    }
-    return moving;
-}
-async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester) {
-    try {
-        const found = describeItemSync(root, path);
-        const noted = note.states.get(path);
-        if (noted !== undefined)
-            return noted === stateText(found);
-        const item = recorded(path);
-        if (item === undefined || found === undefined)
-            return false;
-        return await isAsRecorded(isAfterCrash ? { ...item, stamp: undefined } : item, found, { root, digester });
-    }
-    catch {
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/restored-files.js
-
-
-
-
-
-
-
-
-
-/** The most paths that one sentence lists. */
-const restored_files_MAX_NAMED = 5;
-const restored_files_UNKNOWN = { verified: null, problems: [] };
-/**
- * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
- * or different. It does not count if that was already the case before the deployment, or if another process wrote the
- * file or is renaming it. A tree with only other differences counts as not verified. Never throws.
- */
-async function restored_files_verifyRestored(files) {
-    try {
-        return await verifyPlaces(files);
-    }
-    catch (error) {
-        return notVerified(files, error);
-    }
-}
-async function verifyPlaces(files) {
-    const found = await Promise.all(files.places.map(place => restored_files_verifyPlace(place, files)));
-    const restored = found.filter(verification => verification !== undefined);
-    const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
-    const isDamaged = restored.some(({ verified }) => verified === false);
-    return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
-}
-/** If the comparison only ran out of time, no damage is known. */
-function notVerified({ grace }, error) {
-    if (grace.comparing.aborted)
-        return restored_files_UNKNOWN;
-    const { message } = toHostError(error, 'reading them');
-    return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
-}
-/** Returns undefined if there is nothing to compare and the place is empty. */
-async function restored_files_verifyPlace(place, files) {
-    const { layout, log, grace, keepPaths, byContent } = files;
-    const root = installPath(layout, place);
-    const note = isInstalledIn(layout, place) ? readDriftNote(files.stagingFolder, place) : undefined;
-    const thoroughly = { byContent, signal: grace.comparing };
-    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
-    if (note === undefined || found === undefined)
-        return pathExistsSync(root) ? restored_files_UNKNOWN : undefined;
-    const name = placePath(place);
-    if (note.modified)
-        log.notice(`The files of ${name} are not verified, because they differed from the installed version even before this deployment.`);
-    const recorded = findRecordedIn(layout, place);
-    const before = { root, note, recorded, isAfterCrash: byContent };
-    const { damaged: missed, written } = await findLater(before, found);
-    const moving = await findMoving(before, missed, grace.comparing);
-    const damaged = missed.filter(path => !moving.has(path));
-    const problems = [
-        ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
-        ...written.map(path => `${name}/${path} was written by another process after the deployment began, and was left as it is`),
-        ...(moving.size === 0 ? [] : [describeMoving([...moving].map(path => `${name}/${path}`))]),
-    ];
-    const isIntact = !note.modified && written.length + moving.size === 0;
-    return { verified: damaged.length > 0 ? false : isIntact || null, problems };
-}
-const MOVING = 'Another process renames files or directories back and forth, so these paths are missing at times: ';
-/** Describes files of a restored tree that were missing only because another process was renaming them. */
-function describeMoving(paths) {
-    return `${MOVING}${listFirst(paths, restored_files_MAX_NAMED)}`;
-}
-/**
- * True if a rollback's problem concerns a file in one of these places. Restoring services does not solve such a
- * problem.
- */
-function isOfFile(problem, places) {
-    const paths = places.map(place => `${placePath(place)}/`);
-    return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`));
-}
-/** False for a directory to which a version was about to move from another directory. */
-function isInstalledIn(layout, place) {
-    try {
-        const row = findInstalled(readInstalled(layout), place);
-        return row === undefined || isSamePlace(placeOf(row), place);
-    }
-    catch {
-        // The comparison reports what is wrong with `installed.json`.
-        return true;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
-
-
-
-
-
-
-
-
-
-
-/**
- * Rolls a deployment back. Restores the files, and then the previous state of the services, so the services use the old
- * files. Compares the restored trees with their records, and runs the plan's health checks on the old version. After a
- * cancel, does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
- */
-async function rollBack(request) {
-    let wasChanged;
-    try {
-        wasChanged = await request.undo();
-    }
-    catch (error) {
-        await noteServices(request, { unrestored: request.services.map(({ service }) => service) });
-        const problems = [toDeployError(error).message, ...lostIn(request), ...request.services.map(leftAlone)];
-        return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } };
-    }
-    if (!wasChanged && request.services.length === 0)
-        return { outcome: 'failed', rollback: null };
-    for (const place of request.places)
-        logRestored(request, place);
-    const { problems: differences, verified } = await restored_files_verifyRestored(request);
-    const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
-    const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
-    return {
-        outcome: verified === false
-            ? 'inconsistent'
-            : wasChanged || request.services.some(wasDisturbed)
-                ? 'rolled_back'
-                : 'failed',
-        rollback: { restored: true, problems: [...lostIn(request), ...differences, ...problems], verified, healthy },
-        ...left,
-    };
-}
-function lostIn({ lost = [] }) {
-    return lost;
-}
-/** Logs which version was restored at a place. Logs nothing for a directory to which a version was about to move. */
-function logRestored({ layout, log }, place) {
-    const isThere = pathExistsSync(installPath(layout, place));
-    if (isThere && !isInstalledIn(layout, place))
-        return;
-    const version = isThere ? versionIn(layout, place) : undefined;
-    log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`);
-}
-function describeRestored(isThere, version) {
-    if (!isThere)
-        return 'not installed, as before';
-    return version === undefined ? 'restored' : `${version} again`;
-}
-function versionIn(layout, place) {
-    try {
-        return findInstalled(readInstalled(layout), place)?.version ?? undefined;
-    }
-    catch {
-        return undefined;
-    }
-}
-async function restoreAndCheckServices(request, starts) {
-    const { services, log, grace } = request;
-    const limits = { log, signal: grace.restoring, starts };
-    const { isRunning, problems, unrestored, isFinished } = await restoreServices(services, limits);
-    const restored = services.map(({ service }) => service);
-    const unwritten = await noteServices(request, { restored, unrestored });
-    if (unwritten !== undefined)
-        return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten };
-    if (!isFinished)
-        return { healthy: null, problems, isUnfinished: true };
-    if (problems.length > 0)
-        return { healthy: false, problems };
-    if (starts === 'queued') {
-        log.info('Services start only once the unit of this recovery has started, so their health is not checked here.');
-        return { healthy: null, problems };
-    }
-    const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check));
-    const isExpectedToRun = isRunning || services.length === 0;
-    if (!isExpectedToRun || checks.length === 0)
-        return { healthy: null, problems };
-    try {
-        const findings = await findUnhealthy(checks, { log, signal: grace.cancelled });
-        return { healthy: findings.length === 0, problems: findings };
-    }
-    catch {
-        return { healthy: null, problems, unchecked: checks };
-    }
-}
-/**
- * Records, for later runs, which services were restored. If they cannot be recorded, returns the error, and the
- * services must be restored again.
- */
-async function noteServices({ layout }, restorations) {
-    try {
-        await noteRestorations(layout, restorations);
-        return undefined;
-    }
-    catch (error) {
-        return toDeployError(error);
-    }
-}
-/** False for a service that was not running before the plan started it. The rollback stops such a service. */
-function wasDisturbed({ action, was_running: wasRunning }) {
-    return wasRunning || action !== 'start';
-}
-/**
- * Describes a service that the rollback left alone: a restart with files that are neither old nor new would do harm.
- */
-function leftAlone({ action, service }) {
-    return `${describeService(service)} was not restored after the plan's ${action}, because the old files could not be restored.`;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovered-end.js
-
-
-
-
-
-
-
-
-
-
-
-
-/** The second half of the sentence about an interrupted run. */
-const ROLLED_BACK = {
-    failed: 'before it had changed anything',
-    rolled_back: 'and rolled back afterwards',
-    inconsistent: 'and could not be rolled back',
-};
-const DAMAGED = 'and rolled back afterwards, but not all files are as before';
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
-async function endRun(host, run) {
-    const commit = findCommit(run.records);
-    if (commit !== undefined)
-        return await endCommitted(host, run, commit);
-    // Everything that follows reads the host's record.
-    const known = knownRecord(run.records);
-    const unwritten = known && (await tryToRestoreRecord(host, known));
-    const request = rollbackOf(host, run);
-    const ended = await endRolledBack(request, run, interruptedState(host, run.record));
-    return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
-}
-/**
- * Returns the record of the host as the run knew it. If the rollback of the run left a problem, the record lists as
- * unrestored all services that the run changed, because the run may have noted any of them.
- */
-function knownRecord(records) {
-    const found = findHostRecord(records);
-    if (found === undefined)
-        return undefined;
-    const services = records.flatMap(entry => (entry.record === 'service' ? [keyOfService(entry.change.service)] : []));
-    const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0;
-    const unrestored = [...new Set([...found.unrestored, ...(hasProblem ? services : [])])];
-    return { record: { ...found, unrestored }, services };
-}
-/**
- * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
- * the run was interrupted.
- */
-async function endRolledBack(request, run, state) {
-    const { records } = run;
-    const known = findEnd(records);
-    if (known !== undefined && known.rollback?.restored !== false)
-        return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known };
-    const { outcome, rollback, ...left } = await rollBack(request);
-    if (known !== undefined && rollback?.restored === false)
-        return { end: (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback } };
-    const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
-    const message = `The run was interrupted in state ${state} ${fate}.`;
-    // The message of an earlier recovery says that the run could not be rolled back.
-    const cause = known?.error?.code === 'interrupted' ? null : known?.error;
-    const end = buildEnd(new Date(), {
-        outcome,
-        rollback,
-        changed: rollback?.restored === false,
-        error: cause ?? { code: 'interrupted', message, step: null },
-    });
-    return { end, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
-}
-/**
- * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
- * using the files by now, so the files are not compared again.
- */
-async function endRestored(request, run, known) {
-    const { rollback, ...left } = await rollBack({ ...request, places: [] });
-    if (rollback === null || known.rollback === null)
-        return { end: known };
-    const places = changedPlaces(run.records);
-    const isDamage = (problem) => known.rollback?.verified === false ? !isOfService(problem, request.services) : isOfFile(problem, places);
-    const damage = known.rollback.problems.filter(isDamage);
-    const { healthy, problems } = rollback;
-    // Both lists name the lost kept paths.
-    const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
-    return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
-}
-function isOfService(problem, services) {
-    return services.some(({ service }) => problem.includes(describeService(service)));
-}
-function recovered_end_isLeft({ isUnfinished, unchecked }) {
-    return isUnfinished === true || unchecked !== undefined;
-}
-function rollbackOf({ layout, log, grace, recovery }, { begin, records, journal }) {
-    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
-    const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
-    const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
-    return {
-        layout,
-        log,
-        grace,
-        places: changedPlaces(records),
-        keepPaths: begin.keep_paths,
-        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
-        byContent: true,
-        services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
-        healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
-        undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
-        lost,
-        onFilesRestored: recovery?.onFilesRestored,
-    };
-}
-/** Ends a run that died after its commit: the new version stays. */
-async function endCommitted(host, { records }, commit) {
-    await finishCommitted(host, { removed: [], ...commit }, knownRecord(records));
-    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
-    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovery.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
-/**
- * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit. Finishes the
- * cleanup of a run that died after its commit. A run that never had the host has changed nothing. Reports each outcome
- * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
- * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
- * damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded` does.
- * Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws file
- * system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
- */
-async function recover(host) {
-    const { layout, log } = host;
-    await removeStrayTemporaries(layout, log);
-    let recovered;
-    try {
-        recovered = await recoverJournal(host);
-    }
-    catch (error) {
-        if (!(error instanceof UntouchableHostError))
-            await recovery_orWarn(log, async () => void (await endBegunRuns(host)));
-        throw error;
-    }
-    const own = await endBegunRuns(host);
-    // No transaction moves a stranded tree, so no rollback moves it back.
-    requireNothingStranded(layout);
-    return own ?? recovered;
-}
-/**
- * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
- * or an empty one.
- */
-async function recoverJournal(host) {
-    const { layout, log } = host;
-    const records = readRecords(layout);
-    const [begin] = records;
-    if (begin?.record !== 'begin') {
-        await removeLeftovers(host);
-        return undefined;
-    }
-    // The run may have been the first to install anything in one of these directories.
-    const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
-    for (const directory of directories)
-        requireSafeDirectory(host, directory);
-    log.group('Recovering an interrupted deployment', 'at once');
-    const journal = openJournal(layout.journal, host.secrets.redact);
-    try {
-        const record = recordFromJournal(begin.facts, records);
-        const { drift: _, ...words } = record.facts;
-        host.secrets.know(words);
-        return await recoverRun(host, { begin, records, journal, record });
-    }
-    finally {
-        journal.close();
-    }
-}
-/**
- * Ends the runs that never had the host, and returns how this run's own main step ended, if that step is one of them.
- * The host waits in the meantime, so the reports of the other runs get 10 s in total, and a cancel leaves the remaining
- * runs to the next run.
- */
-async function endBegunRuns(host) {
-    let own;
-    const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) };
-    for (const { path, isDamaged } of await findDeadBegun(host)) {
-        if (host.grace.cancelled.aborted)
-            break;
-        const isOwn = path === begunPath(host.layout, host.run.id);
-        const layout = { ...host.layout, journal: path };
-        if (isDamaged)
-            await recovery_orWarn(host.log, () => removeDamaged(host.log, path));
-        // The run has made no changes, so the recovery of its journal only reports the run.
-        else
-            await recovery_orWarn(host.log, async () => {
-                const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout });
-                if (isOwn)
-                    own = closed;
-            });
-    }
-    return own;
-}
-async function removeDamaged(log, path) {
-    await removeJournal(path);
-    log.warning(`Removed ${path}, the damaged journal of a run that had not yet changed the host. That run will not be reported.`);
-}
-async function recovery_orWarn(log, act) {
-    try {
-        await act();
-    }
-    catch (error) {
-        log.warning(`An interrupted run could not be cleaned up and reported yet; later runs try again: ${toHostError(error, 'cleaning up').message}`);
-    }
-}
-async function recoverRun(host, run) {
-    const { begin, records, journal, record } = run;
-    const attempts = countAttempts(host, records);
-    const known = findEnd(records);
-    verifyRecoverable(host, records);
-    if (needsRollback(records))
-        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
-    const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run);
-    const wasReported = attempts > 0 && end === known;
-    if (wasReported && end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (end !== known)
-        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
-    await enterTerminal(host, record, end);
-    const closed = await closeDeployment(host, {
-        record,
-        end,
-        address: begin.report_address,
-        accepted: known && isReportedAlike(end, known) ? findAccepted(records) : undefined,
-        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
-    });
-    if (closed.unwritten !== undefined)
-        host.log.warning(closed.unwritten);
-    if (end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (isUnfinished)
-        host.grace.cancelled.throwIfAborted();
-    if (unwritten !== undefined)
-        throw unwritten;
-    await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost });
-    logRecovered(host, closed.report, known);
-    return closed;
-}
-/**
- * Removes what no recovery needs, once the host's record is as the journal says. If the run never had the host, removes
- * only its journal: anything else may belong to a run that had the host and could not be recovered.
- */
-async function removeLeftovers(host, ended) {
-    const { layout, log } = host;
-    if (begunDeployment((0,external_node_path_namespaceObject.basename)(layout.journal)) !== undefined)
-        return await removeJournal(layout.journal);
-    await retryDiscarded(layout, log);
-    if (ended === undefined)
-        await cleanStaging(layout, log);
-    else
-        await endJournal(host, ended);
-}
-/**
- * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only the cleanup, or that the
- * restored version is not healthy.
- */
-function logRecovered({ log, recovery }, report, known) {
-    const isNews = known === undefined || known.rollback?.restored === false;
-    const unhealthy = restoredUnhealthy(report);
-    if (unhealthy !== undefined)
-        log.error(unhealthy);
-    else if (isNews && report.outcome === 'inconsistent')
-        log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '));
-    else if (isNews)
-        log.notice(describeRecovered(report));
-    else
-        log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`);
-    if (isNews)
-        recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
-}
-/**
- * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
- * space. If the flow had failed because it could not roll back, ends the flow again.
- */
-async function enterTerminal({ flows }, record, end) {
-    const flow = flows[flowOf(record.facts)];
-    const running = interruptedState({ flows }, record);
-    const terminal = terminalState(end);
-    if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal)
-        return;
-    for (const state of statesBetween(flow, running, terminal))
-        await record.enter({ state, at: end.completed_at });
-}
-function terminalState({ outcome }) {
-    if (outcome === 'success')
-        return 'succeeded';
-    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/recover-host.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const RECOVERY_LOCK_TIMEOUT_MS = 5000;
-/**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. If the main step's report is
- * found, returns how the main step ended, even if another run recovered it. Otherwise, returns what was recovered, if
- * anything. Returns undefined if another run has the lock, the main step left no report, and `journal.jsonl` is not the
- * main step's. In that case, if the main step left a journal from before it had the lock, a later run reports that
- * step.
- */
-async function recoverMainStep(host, lockTimeoutMs) {
-    try {
-        const recovered = await recoverHost(host, lockTimeoutMs);
-        return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered);
-    }
-    catch (error) {
-        const { code, message } = toDeployError(error);
-        if (code !== 'locked' || isOwnJournal(host))
-            throw error;
-        const ended = endedByAnother(host);
-        if (ended !== undefined)
-            return ended;
-        const isWaiting = pathExistsSync(begunPath(host.layout, host.run.id));
-        const fate = isWaiting ? 'changed nothing; a later run reports it' : 'left nothing to recover, and no report';
-        host.log.info(`The deployment ${host.run.id} has ${fate}. ${message}`);
-        return undefined;
-    }
-}
-function endedByAnother({ layout, log, run }) {
-    const found = findEndedReport(layout, run.id);
-    if (found === undefined)
-        return undefined;
-    log.notice(`Nothing of this deployment is left to recover: ${recovered_run_describeEnd(found.report)}.`);
-    return { report: found.report, reportPath: found.path, plannedSteps: [] };
-}
-/** True if `journal.jsonl` belongs, or may belong, to this run's main step. */
-function isOwnJournal({ layout, run }) {
-    try {
-        const [begin] = readJournal(layout.journal) ?? [];
-        return begin?.record === 'begin' && begin.facts.deployment_id === run.id;
-    }
-    catch {
-        return true;
-    }
-}
-/**
- * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
- * `lockTimeoutMs` if that is shorter. A longer wait is not needed: a live holder has already recovered the host. Throws
- * as `requireSafeHost` does; if there is anything to recover, also as `requireOwnKinds`, `holdLock` and `recover` do.
- */
-async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
-    requireSafeHost(host);
-    const { journal, own } = host.layout;
-    const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && (await findDeadBegun(host)).length > 0);
-    return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined;
-}
-/**
- * If there is a journal, waits for the lock and recovers what dead runs left. Returns undefined if there is nothing to
- * recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and, without a journal,
- * `requireNothingStranded` do.
- */
-async function recoverWhenFree(host, lockTimeoutMs) {
-    requireSafeHost(host);
-    if (pathExistsSync(host.layout.journal))
-        return await recoverLocked(host, lockTimeoutMs);
-    requireNothingStranded(host.layout);
-    return undefined;
-}
-async function recoverLocked(host, lockTimeoutMs) {
-    requireOwnKinds(host.layout);
-    const lock = await holdLock(host, lockTimeoutMs);
-    try {
-        return await recover(host);
-    }
-    finally {
-        await lock.release();
-    }
-}
-/**
- * Recovers what a dead run left, before another run is refused for its own reasons. Returns `end`. Its outcome becomes
- * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
- * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
- * holder recovers the host itself, and a run that is refused as `locked` has waited long enough. Returns the
- * UntouchableHostError if the host must not be touched.
- */
-async function recoverBeforeRefusal(host, end) {
-    try {
-        await recoverHost(host, 0);
-        requireNothingStranded(host.layout);
-        return end;
-    }
-    catch (error) {
-        if (error instanceof UntouchableHostError)
-            return error;
-        const { code, message } = toDeployError(error);
-        const isUncertain = isInDoubt(host.layout) || strandedNames(host.layout).length > 0;
-        if (code === 'locked' || !isUncertain || end.error === null)
-            return end;
-        const known = end.error.message;
-        const both = known === message ? known : `${known} Also: ${message}`;
-        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/switch/next-snapshot.js
-
-
-
-
-
-
-
-/**
- * Plans the snapshot of the tree that is installed at a place, named with the next number and `version`. Throws as
- * `requireSwitchable` does, for example if the tree can no longer be moved.
- */
-async function nextSnapshot(deployment, place, version) {
-    const { layout } = deployment;
-    requireSwitchable(deployment, place);
-    const folder = snapshotsPath(layout, place);
-    const { installed, removed } = readHostRecord(layout);
-    // A snapshot that this deployment restores has left the folder, but its name is still recorded.
-    const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
-    // These folders belong to this action alone and mean nothing while they are empty, so they need no journal.
-    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
-    await makePrivateDirectories(folder);
-    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
-    return { name, path, move: { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) } };
-}
-/** Logs the new place of a tree that was modified on this host. */
-async function announceModified(deployment, place, { path }) {
-    const drift = await deployment.drift.of(place);
-    const from = installPath(deployment.layout, place);
-    if (isModified(drift))
-        deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/modified-tree.js
-
-
-
-
-
-
-/** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
-const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
-/** The minimum number of bytes that each unrecorded file or symlink counts as. */
-const BYTES_PER_FILE = 1024;
-/** The number of symlinks in a chain that an archive may contain. */
-const MAX_LINKS = 40;
-/**
- * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
- * unrecorded files, and those whose size or stamp differs from the record. Returns undefined if these files would
- * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
- * the returned file that it leads to, if there is one. Throws any error from reading the record, the system's error,
- * and the signal's reason once the signal is aborted.
- */
-async function describeTree({ root, keepPaths }, record, signal) {
-    let room = modified_tree_MAX_BYTES;
-    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (found === undefined || (recorded === undefined && isCache(found.path)))
-            continue;
-        const known = knownDigest(recorded, found);
-        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
-        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        // Two names that are not UTF-8 may look equal, and no record contains a path twice.
-        if (room < 0 || found.path === items.at(-1)?.path)
-            return undefined;
-        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
-        items.push({ ...found, sha256 });
-    }
-    return withLinkedDigests(items);
-}
-function knownDigest(recorded, { content, stamp }) {
-    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
-}
-function withLinkedDigests(items) {
-    const byPath = new Map(items.map(item => [item.path, item]));
-    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
-}
-function digestBehind(link, byPath) {
-    let item = link;
-    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
-        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
-    return item?.sha256;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/record/write-tree-record.js
-
-
-
-
-
-
-
-
-const write_tree_record_WINDOW_BYTES = 64 * 1024;
-/**
- * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
- * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
- * stays valid when the tree is moved. Works in slices.
- */
-async function writeTreeRecord(layout, items, signal) {
-    const temporary = temporaryName(`${layout.trees}/record`);
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
-        let identity;
-        try {
-            identity = await writeItems(fd, items, signal);
-            await syncFile(fd);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
-        await syncDirectory(layout.trees);
-        return identity;
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-}
-async function writeItems(fd, items, signal) {
-    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
-    let [lines, digested, separator] = ['', '', ''];
-    const flush = () => {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
-        record.update(lines);
-        digest.update(digested);
-        [lines, digested] = ['', ''];
-    };
-    for (const item of items) {
-        lines += lineOf(item);
-        if (item.sha256 !== undefined) {
-            digested += `${separator}${item.path}:${item.sha256}`;
-            separator = '\n';
-        }
-        if (lines.length >= write_tree_record_WINDOW_BYTES)
-            flush();
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    flush();
-    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/switch/replaced-tree.js
-
-
-
-
-
-
-
-
-
-/**
- * Before an installed tree is moved away, notes and reports how the tree differs from what was installed, in case the
- * run is killed before `identifyReplaced`. Throws only the reason for a cancellation, and file system errors.
- */
-async function noteLeaving(context, place) {
-    const { deployment } = context;
-    const drift = await deployment.drift.recent(place);
-    await noteDifference(context, { place, root: installPath(deployment.layout, place) }, drift);
-}
-/**
- * Compares a tree again after it was moved to `root`, because other processes could write to the tree until then. Notes
- * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
- * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. The identity
- * also has no tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not
- * compared although this action installed it. Throws only the reason for a cancellation, and file system errors.
- */
-async function identifyReplaced(context, place, root) {
-    const { layout, keepPaths, tools, drift: check } = context.deployment;
-    const before = await check.of(place);
-    // Without a snapshot, the tree is removed later: a difference that is not found now is never found.
-    const drift = await check.moved(place, { root, isKept: context.order.snapshot });
-    if (!isSameDifference(before, drift))
-        await noteDifference(context, { place, root }, drift);
-    const identity = findInstalled(readInstalled(layout), place);
-    if (drift === undefined && identity !== undefined) {
-        tools.log.warning(`${placePath(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
-        return { tree_digest: null };
-    }
-    if (!isModified(drift))
-        return undefined;
-    if (drift.instead !== undefined)
-        return { tree_digest: null };
-    try {
-        const record = (identity && readTreeRecord(layout, identity)) ?? [];
-        const items = await describeTree({ root, keepPaths }, record, tools.signal);
-        if (items !== undefined)
-            return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files, because too many bytes were added or changed.`);
-    }
-    catch (error) {
-        tools.signal.throwIfAborted();
-        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files. ${toHostError(error, 'recording these files').message}`);
-    }
-    return { tree_digest: null };
-}
-async function noteDifference({ deployment, stagingFolder }, { place, root }, drift) {
-    await recordDrift(deployment, [place]);
-    if (drift !== undefined)
-        await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/switch/remove-part.js
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
- * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
- * `requireSwitchable` do. Also throws DeploymentError `step_failed` or `step_timed_out` if the service cannot be
- * stopped or its state is unknown, and the signal's reason.
- */
-async function stopRemoved(context, part) {
-    const { layout, keepPaths } = context.deployment;
-    const path = installPath(layout, part);
-    if (!pathExistsSync(path))
-        return false;
-    // Refuse kept paths that could not be restored, before anything is touched.
-    findMovablePaths({ root: path, keepPaths });
-    requireSwitchable(context.deployment, part);
-    await stopService(context, part);
-    return true;
-}
-/** Plans how a part's tree leaves its place. Throws as `nextSnapshot` does. */
-async function planRemoval(context, part) {
-    const { deployment, results } = context;
-    const { version } = part.installed;
-    const snapshot = await nextSnapshot(deployment, part, version);
-    return {
-        part,
-        snapshot,
-        kept: async () => [],
-        into: () => [],
-        async finish() {
-            const modified = await identifyReplaced(context, part, snapshot.path);
-            results.set(placeName(part), { snapshot: snapshot.name, modified });
-            await announceModified(deployment, part, snapshot);
-            const did = version === null ? 'removed' : `${version} removed`;
-            return { status: 'done', did, story: `${placePath(part)} ${did}` };
-        },
-    };
-}
-/** Builds the result for a part whose tree another process has removed. */
-function goneAlready(part) {
-    return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` };
-}
-/** Announces the removed parts once they are committed: before that, a rollback would restore them. */
-function announceRemoved({ layout, tools, record }, removed) {
-    const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
-    for (const row of removed) {
-        const place = placeOf(row);
-        if (!done.has(placeName(place)))
-            continue;
-        const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
-        const path = installPath(layout, place);
-        tools.log.notice(`${path} (${version}) was removed, because this version of the project does not contain it.`);
-        const settings = settingsPath(layout, place);
-        if (pathExistsSync(settings))
-            tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
-    }
-}
-async function stopService(context, part) {
-    const { hostConfig } = context.order;
-    const { log, signal } = context.deployment.tools;
-    const service = hostConfig && serviceOf(hostConfig, part.id);
-    if (hostConfig === undefined || service === undefined) {
-        log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it is running.`);
-        return;
-    }
-    const { up, known, missing } = await readServiceState(service, { signal });
-    if (missing || (known && !up))
-        return log.info(`${describeService(service)} is not running.`);
-    if (isShared(context, hostConfig, service)) {
-        log.notice(`${describeService(service)} of ${placeName(part)} was not stopped, because a remaining part uses the same service.`);
-        return;
-    }
-    log.info(`stop ${describeService(service)}`);
-    await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
-    await context.transaction.supervise(service, 'stop', signal);
-}
-/** True if the service runs a part that stays on this host, or the whole project. */
-function isShared({ deployment, order }, config, service) {
-    const leaving = new Set(order.removals.map(placeName));
-    const rows = readInstalled(deployment.layout);
-    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
-    const ids = [...staying, ...order.parts].map(({ id }) => id);
-    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
-    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
-}
-/** Returns the same key for every spelling of a service: systemd adds `.service` to a name without a suffix. */
-function remove_part_keyOf(service) {
-    const { supervisor } = service;
-    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
-    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
-}
-/** Builds a check for a removed part, because the plan of the new version has none for it. */
-function restoredCheck(config, service, { id, installed }) {
-    const check = config.plugins.get(id)?.healthcheck ?? null;
-    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
-    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/run/ending.js
-
-
-
-
-
-
-
-
-/** Commits the steps' changes, after a last check for a cancel. */
-async function commit(deployment, session, installation) {
-    await hearSignals();
-    deployment.tools.signal.throwIfAborted();
-    await session.transaction.commit(installation);
-    deployment.tools.log.did(describeSnapshots(installation));
-    announceRemoved(deployment, installation.removed);
-    const settled = await cleanUp(deployment, session, installation);
-    const { changed } = session.transaction;
-    return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled };
-}
-/** Cleans up after the commit. The next run finishes whatever fails here, and the outcome does not change. */
-async function cleanUp({ tools }, session, installation) {
-    try {
-        return await session.finish(installation);
-    }
-    catch (error) {
-        const { message } = toHostError(error, 'cleaning up');
-        tools.log.warning(`This run succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`);
-        return false;
-    }
-}
-/** Rolls back the steps' changes. */
-async function undo(deployment, { transaction, stagingFolder }, cause) {
-    const { layout, tools, keepPaths } = deployment;
-    tools.log.did('failed');
-    if (transaction.changed || transaction.services.length > 0)
-        tools.log.group('rolling back', 'at once');
-    const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
-        layout,
-        log: tools.log,
-        grace: tools.grace,
-        places: transaction.places,
-        keepPaths,
-        stagingFolder,
-        byContent: false,
-        services: transaction.services,
-        healthchecks: transaction.healthchecks,
-        undo: () => transaction.rollback(),
-        lost: transaction.lost,
-    });
-    const isRestored = rollback?.restored !== false;
-    // Undoing the transaction does not restore a tree that no transaction has moved.
-    const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome;
-    const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
-    return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
-}
-/**
- * Returns why a run fails: the cancel rather than its consequences. Call this function before the undo, because a
- * cancel during the undo is not the cause.
- */
-function ending_causeOf({ tools, layout }, thrown) {
-    if (tools.signal.aborted)
-        return toDeployError(tools.signal.reason);
-    return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/run/end-unchanged.js
-
-
-
-
-
-
-
-/** Ends and reports a run that has changed nothing. */
-async function endUnchanged(thrown, unopened) {
-    const { deployment, flow, begun } = unopened;
-    const error = ending_causeOf(deployment, thrown);
-    if (deployment.state !== 'pending')
-        deployment.tools.log.did('failed');
-    const failed = failedEnd(deployment, error);
-    const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed);
-    if (deployment.state !== 'pending')
-        await flow.end('failed');
-    const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root);
-    const end = known instanceof UntouchableHostError ? failed : known;
-    const isNoted = await begun?.noteEnd(end);
-    if (isUntouched) {
-        // The journal is already open, so writing a record to it opens no path.
-        const untouched = await concludeUntouched(deployment, { end, error });
-        const { accepted, attempts } = untouched.report.reported;
-        if (accepted)
-            await begun?.noteReported(attempts);
-        begun?.abandon();
-        return untouched;
-    }
-    const result = await conclude_conclude(deployment, { end, error }, async (attempts) => await begun?.noteReported(attempts));
-    // If there is no local report, the next run writes it, provided that the journal says how this run ended.
-    if (result.reportPath === undefined && isNoted)
-        begun?.abandon();
-    else
-        await begun?.settle();
-    return result;
-}
-/** Recovers the host at most once in each run: a run that has the lock has already recovered the host, or failed to. */
-async function recovered(deployment, failed) {
-    return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
-}
-/**
- * Returns the end of a run that failed once it had the lock. The journal's records determine whether the state of the
- * host is uncertain. If so, the outcome is `inconsistent`.
- */
-function judged({ layout }, end) {
-    return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/outbox.js
@@ -32762,88 +32678,6 @@ function logDelivery({ log }, { report: { started_at }, delivery }) {
         log.warning(`The hub ${refusalVerb(delivery)} the report of the run that started at ${started_at}: ${delivery.error}`);
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/run/host-lock.js
-
-
-
-
-
-
-
-
-/**
- * The lock of one deployment on its host. The deployment may take the lock twice: once before the fetch, if the survey
- * needs the lock, and once to install.
- */
-class HostLock {
-    #deployment;
-    #held;
-    #hasSent = false;
-    constructor(deployment) {
-        this.#deployment = deployment;
-    }
-    /**
-     * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
-     * After this call, anything that was read from the host earlier may be out of date. The host's record is read once,
-     * and used until `release`. If the deployment has left the state `pending`, records how long the run waited for
-     * another run. Throws as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do. In that case, the lock may
-     * be held.
-     */
-    async take(timeoutMs) {
-        const { host, tools } = this.#deployment;
-        this.#held = await this.#acquire(timeoutMs);
-        this.#deployment.isLocked = true;
-        // The wait for the lock may have been long.
-        requireSafeHost(host);
-        tools.observer.onBegun(this.#deployment.noteRunning());
-        await recover(host);
-        const { sender } = host;
-        if (sender !== undefined && !this.#hasSent)
-            await sendOutbox({ ...host, sender, signal: tools.signal });
-        this.#hasSent = true;
-        holdHostRecord(host.layout);
-        // An earlier run may have been recovered meanwhile.
-        this.#deployment.noteRunning();
-    }
-    release() {
-        this.#deployment.isLocked = false;
-        releaseHostRecord(this.#deployment.layout);
-        this.#held?.release();
-        this.#held = undefined;
-    }
-    async #acquire(timeoutMs) {
-        const { host, tools, state, record } = this.#deployment;
-        const { slug, id, version, requested_version: requested } = record.facts;
-        const names = [slug ?? id, version ?? requested].filter(name => name !== null);
-        const deployment = names.length === 0 ? undefined : names.join(' ');
-        const isAfterState = state !== 'pending';
-        const started = monotonicMs();
-        let other;
-        // Without its own group, the wait would look like a slow or failed state.
-        const group = () => {
-            if (isAfterState && other === undefined)
-                tools.log.group('waiting for the host', 'at once');
-            other ??= describeOther(host.layout.lock);
-        };
-        const log = (line) => {
-            group();
-            tools.log.info(line);
-        };
-        try {
-            return await holdLock(host, timeoutMs, { signal: tools.signal, log, deployment });
-        }
-        catch (error) {
-            if (toDeployError(error).code === 'locked')
-                group();
-            throw error;
-        }
-        finally {
-            if (isAfterState && other !== undefined)
-                await record.update({ waited: { state, duration_ms: Math.round(monotonicMs() - started), for: other } });
-        }
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
 
 
@@ -32875,15 +32709,15 @@ function beginTransaction(changeLog) {
             for (const path of await applyChanges(root, exact, reachNth))
                 log.warning(`Another process put files in the way of this deployment. They were moved to ${path}.`);
         },
-        async supervise(service, action, signal) {
-            const change = await planServiceChange({ service, action }, services, signal);
-            await journal.append({ record: 'service', change });
+        async supervise(named, action, signal) {
+            const change = await planServiceChange({ ...named, action }, services, signal);
+            const { part, was_running } = change;
+            await journal.append({ record: 'service', part, was_running });
             services.push(change);
-            await superviseService(change, { signal });
+            await superviseService({ ...change, action }, { signal });
             return change;
         },
-        async noteHealthchecks(checks) {
-            await journal.append({ record: 'healthchecks', checks: [...checks] });
+        noteHealthchecks(checks) {
             healthchecks.push(...checks);
         },
         async commit({ rows, removed, discard, project }) {
@@ -32933,18 +32767,82 @@ function addNew(known, places) {
 
 
 
-/** Opens the locked and recovered host for the changes of a deployment. Throws file system errors. */
-async function openSession(deployment, begun) {
-    const { host, record } = deployment;
+
+
+
+
+
+
+/** The lock of one deployment on its host. */
+class HostLock {
+    #deployment;
+    #held;
+    constructor(deployment) {
+        this.#deployment = deployment;
+    }
+    get isHeld() {
+        return this.#held !== undefined;
+    }
+    /**
+     * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
+     * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
+     * `release`. Throws as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do. In that case, the lock may
+     * be held.
+     */
+    async take() {
+        const { host, tools } = this.#deployment;
+        this.#held = await this.#acquire();
+        // The wait for the lock may have been long.
+        requireSafeHost(host);
+        tools.observer.onBegun(this.#deployment.noteRunning());
+        await recover(host);
+        const { sender } = host;
+        if (sender !== undefined)
+            await sendOutbox({ ...host, sender, signal: tools.signal });
+        holdHostRecord(host.layout);
+        // An earlier run may have been recovered meanwhile.
+        this.#deployment.noteRunning();
+    }
+    release() {
+        releaseHostRecord(this.#deployment.layout);
+        this.#held?.release();
+        this.#held = undefined;
+    }
+    /** If the run has to wait for another run, records how long. */
+    async #acquire() {
+        const { host, tools, request, record } = this.#deployment;
+        const { slug, id, requested_version: version } = record.facts;
+        const names = [slug ?? id, version].filter(name => name !== null);
+        const deployment = names.length === 0 ? undefined : names.join(' ');
+        const started = monotonicMs();
+        let other;
+        const log = (line) => {
+            other ??= describeOther(host.layout.lock);
+            tools.log.info(line);
+        };
+        try {
+            return await holdLock(host, request.lockTimeoutMs, { signal: tools.signal, log, deployment });
+        }
+        finally {
+            if (other !== undefined)
+                await record.update({ waited: { duration_ms: Math.round(monotonicMs() - started), for: other } });
+        }
+    }
+}
+/**
+ * Opens the locked and recovered host for a deployment, and begins the deployment's journal. From now on, whatever
+ * happens to this run, its post step or another run can undo its changes and report it. Throws file system errors.
+ */
+async function openSession(deployment) {
+    const { host, record, keepPaths } = deployment;
     const { layout, log } = host;
     const { deployment_id: id } = record.facts;
     const stagingFolder = stagingPath(layout, id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
-    const journal = await begun.claimHost();
+    const journal = await record.startJournal({ path: layout.journal, redact: host.secrets.redact }, { reportAddress: host.sender?.address ?? null, keepPaths });
     await journal.append({ record: 'host', file: fileOf(readHostRecord(layout)) });
     const transaction = beginTransaction({ root: layout.root, journal, log });
     return {
-        ...begun,
         stagingFolder,
         transaction,
         stepContext: order => ({
@@ -32953,18 +32851,26 @@ async function openSession(deployment, begun) {
             results: new Map(),
         }),
         finish: async (installation) => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
+        async noteEnd(end, isUnfinished = false) {
+            const unfinished = isUnfinished ? { unfinished: true } : {};
+            return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined;
+        },
+        async noteReported(attempts) {
+            await journal.append({ record: 'reported', attempts });
+        },
         async makeRoom() {
             if (transaction.lost.length === 0)
                 await session_orWarn(log, async () => await emptyStaging(host, id));
         },
         async settle() {
-            begun.abandon();
+            journal.close();
             const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) });
             if (unwritten !== undefined)
                 return log.warning(`${unwritten.message} The next run writes that file.`);
             const hasLost = transaction.lost.length > 0;
             await session_orWarn(log, async () => await endJournal(host, { id, hasLost }));
         },
+        abandon: () => journal.close(),
     };
 }
 async function session_orWarn(log, act) {
@@ -32973,70 +32879,6 @@ async function session_orWarn(log, act) {
     }
     catch (error) {
         log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/run/survey.js
-
-
-
-
-
-/**
- * Examines the host before anything is fetched, so that a deployment is refused as early as possible. Examines a quiet
- * host without its lock. If the host is not quiet, or if `check` refuses it with a code other than `inconsistent`,
- * tries to take the lock without waiting. With the lock, recovers a dead run, sends the outbox and examines the host
- * again. If another run has the lock, all of this happens after the download. The survey can only refuse a deployment:
- * whatever passes is judged again once the host is locked for the installation. Throws as `check` does and, except for
- * `locked`, as `HostLock.take` does. Also throws file system errors. In all these cases, the lock may be held.
- */
-async function surveyHost(deployment, lock, check) {
-    if (await passesUnlocked(deployment, check))
-        return;
-    if (!(await isFree(deployment, lock)))
-        return;
-    await check();
-    lock.release();
-}
-/**
- * Refuses only a host whose state is already uncertain: without the lock, another run may be moving what is examined.
- */
-async function passesUnlocked(deployment, check) {
-    if (!isQuiet(deployment.host.layout))
-        return false;
-    deployment.noteRunning();
-    try {
-        await check();
-        // Another run that has begun in the meantime may have moved what was examined.
-        return isQuiet(deployment.host.layout);
-    }
-    catch (error) {
-        if (toDeployError(error).code === 'inconsistent')
-            throw error;
-        return false;
-    }
-}
-/** True if no run is in progress, and none has left anything to recover or to send. */
-function isQuiet({ own, lock, journal, outbox }) {
-    if (pathExistsSync(lock) || pathExistsSync(journal))
-        return false;
-    const isWaiting = (0,external_node_fs_namespaceObject.readdirSync)(own).some(name => begunDeployment(name) !== undefined);
-    return !isWaiting && (0,external_node_fs_namespaceObject.readdirSync)(outbox).length === 0;
-}
-/** Takes the lock unless another run has it. */
-async function isFree(deployment, lock) {
-    const { host, tools } = deployment;
-    try {
-        await lock.take(0);
-        return true;
-    }
-    catch (error) {
-        if (deployment.isLocked || toDeployError(error).code !== 'locked')
-            throw error;
-        // The other run may have just released the lock.
-        if (pathExistsSync(host.layout.lock))
-            tools.log.info(`Another deployment is in progress here: ${describeOther(host.layout.lock)}. This run does not wait for it yet.`);
-        return false;
     }
 }
 
@@ -33049,66 +32891,41 @@ async function isFree(deployment, lock) {
 
 
 
-
-
 /**
- * Runs a deployment on its host. After the survey and the fetch, takes the lock, recovers what a dead run left, runs
- * the rest of the contract's flow, commits or rolls back, and reports. In this order, no run waits for another run's
- * download. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome
- * says `inconsistent`. Never throws for a failure of the run: the result contains the error.
+ * Runs a deployment on its host. Takes the lock before anything is fetched, and has it until the end. Recovers what a
+ * dead run left, runs the contract's flow, commits or rolls back, and reports. However the deployment ends, the host
+ * runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for a failure
+ * of the run: the result contains the error.
  */
 async function runDeployment(deployment, flow) {
+    const { host, tools } = deployment;
     const lock = new HostLock(deployment);
-    let begun;
-    let fetched;
     try {
-        const checked = await prepareAndCheck(deployment, flow);
-        await surveyHost(deployment, lock, () => flow.survey(checked));
-        begun = await beginDeployment(deployment);
-        fetched = await flow.fetch(checked);
-        await lock.take(deployment.request.lockTimeoutMs);
-        const session = await openSession(deployment, begun);
-        return noteLeft(deployment, await runLocked(session, fetched, { deployment, flow }));
+        for (const accepted of checkRoot(host))
+            tools.log.warning(accepted);
+        const checked = await flow.check();
+        await prepareHost(host, tools.log);
+        await lock.take();
+        return await runLocked(await openSession(deployment), checked, { deployment, flow });
     }
     catch (error) {
-        return noteLeft(deployment, await endUnchanged(error, { deployment, flow, begun }));
+        return await endUnchanged(error, deployment, lock);
     }
     finally {
-        fetched?.close();
         lock.release();
     }
 }
-/** Notes whether a cancelled run that has the lock leaves a journal to its post step. */
-function noteLeft({ tools, layout, isLocked }, ended) {
-    const mayLeave = isLocked && tools.signal.aborted && ended.report.outcome !== 'inconsistent';
-    return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) };
-}
-/**
- * Prepares the host and checks the operator's files. If these files are refused, creates no project root.
- */
-async function prepareAndCheck(deployment, flow) {
-    const { host, tools } = deployment;
-    if (pathExistsSync(host.layout.root)) {
-        await prepareHost(host, tools.log);
-        return await flow.check();
-    }
-    requireSafeHost(host);
-    const checked = await flow.check();
-    await prepareHost(host, tools.log);
-    return checked;
-}
 /** Prepares, installs and commits, or rolls back; then reports. */
-async function runLocked(session, fetched, { deployment, flow }) {
+async function runLocked(session, checked, { deployment, flow }) {
     let ending;
     try {
-        const order = await flow.prepare(fetched, session.stagingFolder);
-        fetched.close();
+        const order = await flow.prepare(checked, session.stagingFolder);
         const installation = await flow.install(order, session);
         ending = await commit(deployment, session, installation);
         await flow.end('succeeded');
     }
     catch (error) {
-        ending = await undo(deployment, session, ending_causeOf(deployment, error));
+        ending = await undo(deployment, session, causeOf(deployment, error));
         if (deployment.state !== 'pending')
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
@@ -33116,7 +32933,7 @@ async function runLocked(session, fetched, { deployment, flow }) {
     // The staged tree may have filled the disk. Nothing needs that tree anymore, and the reports need space.
     if (isNoted && ending.settled && ending.error?.code === 'disk_full')
         await session.makeRoom();
-    const result = await conclude_conclude(deployment, ending, attempts => session.noteReported(attempts));
+    const result = await conclude(deployment, ending, attempts => session.noteReported(attempts));
     const isReported = result.reportPath !== undefined;
     // If there is no local report, the next run writes it, provided that the journal says how this run ended.
     if (ending.settled && (isReported || !isNoted))
@@ -33124,6 +32941,29 @@ async function runLocked(session, fetched, { deployment, flow }) {
     else
         session.abandon();
     return result;
+}
+/** Ends and reports a run that could not open the host for its changes. */
+async function endUnchanged(thrown, deployment, lock) {
+    const { host, record, tools } = deployment;
+    const error = causeOf(deployment, thrown);
+    const failed = failedEnd(deployment, error);
+    const end = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock);
+    if (!(end instanceof UntouchableHostError) && pathExistsSync(host.layout.root))
+        return await conclude(deployment, { end, error });
+    const untouched = { record, end: end instanceof UntouchableHostError ? failed : end };
+    const closed = await closeUntouched(host, untouched, known => tools.observer.onEnded({ ...known, error }));
+    return { ...closed, error };
+}
+/**
+ * Recovers the host at most once in each run: a run that has the lock has already recovered the host, or failed to. A
+ * run that could not get the lock has waited long enough, and the live holder has recovered the host itself.
+ */
+async function recovered({ host }, failed, { isHeld }) {
+    if (isHeld)
+        return isInDoubt(host.layout) ? { ...failed, outcome: 'inconsistent' } : failed;
+    if (failed.error?.code === 'locked')
+        return failed;
+    return await recoverBeforeRefusal(host, failed);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/private-file.js
@@ -34025,13 +33865,14 @@ async function performIdle(context, step) {
         return 'skipped';
     const { log, signal } = context.deployment.tools;
     const started = [];
-    for (const service of servicesOf(context.order, step.plugin)) {
+    for (const named of servicesOf(context.order, step.plugin)) {
+        const { service } = named;
         const { known, up } = await readServiceState(service, { signal });
         if (known && up)
             continue;
         if (known)
             log.info(`${describeService(service)} is not running, so it is started.`);
-        const { was_running: wasRunning } = await context.transaction.supervise(service, 'start', signal);
+        const { was_running: wasRunning } = await context.transaction.supervise(named, 'start', signal);
         if (!wasRunning)
             started.push(`${shortName(service)} was not running, and was started`);
     }
@@ -34051,18 +33892,19 @@ async function supervise(context, action, plugin) {
     const { transaction, deployment } = context;
     const { log, signal } = deployment.tools;
     const services = servicesOf(context.order, plugin);
-    const unrestored = new Set(findUnrestored(deployment.layout, services));
-    for (const service of services) {
-        log.info(`${action} ${describeService(service)}`);
-        const { was_running: wasRunning } = await transaction.supervise(service, action, signal);
-        if (!unrestored.has(service))
+    const { layout, record } = deployment;
+    for (const named of services) {
+        log.info(`${action} ${describeService(named.service)}`);
+        const wasPending = isPending(layout, named.part, record.facts);
+        const { was_running: wasRunning } = await transaction.supervise(named, action, signal);
+        if (!wasPending)
             continue;
         // A start has no effect on a service that is still running, perhaps with files of a version that was rolled back.
         if (action === 'start' && wasRunning)
-            await transaction.supervise(service, 'restart', signal);
-        await noteRestorations(deployment.layout, { restored: [service] });
+            await transaction.supervise(named, 'restart', signal);
+        await noteRestorations(layout, { of: record.facts, restored: [named.part] });
     }
-    const done = services.map(service => inPast({ service, action }));
+    const done = services.map(({ service }) => inPast({ service, action }));
     return { status: 'done', did: listFirst(done, perform_step_MAX_LISTED) };
 }
 function reasonToSkip(step, hasHostConfig) {
@@ -34198,7 +34040,7 @@ class StepLedger {
     /** Records how the next step has ended. */
     async end(step, end) {
         this.#left.shift();
-        const entry = entryOf(step, end, this.#timeOf(step));
+        const entry = step_entry_entryOf(step, end, this.#timeOf(step));
         this.#since = this.#now();
         await this.#record.addStep(entry);
     }
@@ -34207,7 +34049,7 @@ class StepLedger {
         const failed = error instanceof Error ? error.message : String(error);
         for (const step of this.#left) {
             const isFailed = step === this.#reached;
-            await this.#record.addStep(isFailed ? entryOf(step, { failed }, this.#timeOf(step)) : notRun(step));
+            await this.#record.addStep(isFailed ? step_entry_entryOf(step, { failed }, this.#timeOf(step)) : notRun(step));
         }
     }
     #timeOf(step) {
@@ -34300,7 +34142,7 @@ async function runSteps(context, beforeStep) {
     const { order, deployment, transaction, idle } = context;
     const { record, tools } = deployment;
     record.noteIdle(idle);
-    await transaction.noteHealthchecks(restoredChecks(order));
+    transaction.noteHealthchecks(restoredChecks(order));
     const runs = divideIntoRuns(context);
     const ledger = new StepLedger(record, runs.flatMap(({ steps }) => steps));
     try {
@@ -37412,7 +37254,7 @@ async function findTarget(deployment, plan) {
     });
     const { allowTakeover } = request;
     const origin = originOf(deployment);
-    verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log);
+    previous_install_verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log);
     await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin });
     if (!request.dryRun)
         checkPlaces(deployment, previous.place, place);
@@ -37592,31 +37434,11 @@ class MarketplaceFlow {
         await record.update({ id: plan.id });
         return plan;
     }
-    async survey(plan) {
-        await findTarget(this.#deployment, plan);
-    }
-    async fetch(plan) {
-        const deployment = this.#deployment;
-        const file = openPrivateFileSync(deployment.tools.runner.temporaryFolder);
-        try {
-            await deployment.enter('fetching');
-            const served = await fetchArtifact(deployment, file.fd);
-            await deployment.enter('verifying_signature');
-            const artifact = await verifyArtifact(deployment, served);
-            return { plan, artifact, close: file.close };
-        }
-        catch (error) {
-            file.close();
-            throw error;
-        }
-    }
-    async prepare({ plan, artifact }, folder) {
+    async prepare(plan, folder) {
         const deployment = this.#deployment;
         const { tools } = deployment;
         const target = await findTarget(deployment, plan);
-        const accepted = acceptVersion(deployment, { ...artifact, target });
-        await deployment.enter('extracting');
-        const extracted = await extractArtifact(deployment, accepted, folder);
+        const extracted = await this.#fetch(target, folder);
         await deployment.enter('loading_plan');
         const order = await orderInstallation(deployment, extracted);
         await recordDriftOfKept(deployment, order.parts);
@@ -37624,6 +37446,23 @@ class MarketplaceFlow {
         await deployment.enter('resolving_sequence');
         tools.log.did(describeSequence(order.steps));
         return order;
+    }
+    /** Nothing needs the artifact once it is extracted. */
+    async #fetch(target, folder) {
+        const deployment = this.#deployment;
+        const file = openPrivateFileSync(deployment.tools.runner.temporaryFolder);
+        try {
+            await deployment.enter('fetching');
+            const served = await fetchArtifact(deployment, file.fd);
+            await deployment.enter('verifying_signature');
+            const verified = await verifyArtifact(deployment, served);
+            const accepted = acceptVersion(deployment, { ...verified, target });
+            await deployment.enter('extracting');
+            return await extractArtifact(deployment, accepted, folder);
+        }
+        finally {
+            file.close();
+        }
     }
     async install(order, session) {
         const deployment = this.#deployment;
@@ -37654,7 +37493,6 @@ class MarketplaceFlow {
 
 
 
-
 /**
  * Ends a deployment that was refused before it began. If the project root exists and may be touched, recovers what a
  * dead run left and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates
@@ -37672,24 +37510,11 @@ async function refuseDeployment(refused, tools) {
         return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error };
     }
     const host = hostOf(tools, { ...refused, projectRoot });
-    const known = (await tryToPrepare(host)) ?? (await recoverBeforeRefusal(host, end));
+    const known = await recoverBeforeRefusal(host, end);
     const closed = known instanceof UntouchableHostError
         ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
         : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown);
     return { ...closed, error };
-}
-/**
- * Prepares the host, and returns the reason why it must not be touched, if there is one. Ignores any other failure: if
- * that failure prevents the local report, `closeDeployment` explains it.
- */
-async function tryToPrepare(host) {
-    try {
-        await prepareHost(host, host.log);
-        return undefined;
-    }
-    catch (error) {
-        return error instanceof UntouchableHostError ? error : undefined;
-    }
 }
 function withReason(end, { message }) {
     return end.error === null
@@ -37724,6 +37549,7 @@ async function refuseRequest(request, error, tools) {
         facts: initialFacts(request, tools),
         projectRoot: dryRun === true || checkOnly === true ? undefined : request.projectRoot,
         allowSharedRoot: request.allowSharedRoot ?? false,
+        hostConfig: request.hostConfig,
         keepReports: request.keepReports,
         sender: isReal ? senderFor(request, tools) : undefined,
     };
@@ -37734,10 +37560,10 @@ async function refuseRequest(request, error, tools) {
  * inputs are enough for one.
  */
 function hostFor(request, tools) {
-    const { projectRoot, allowSharedRoot = false } = request;
+    const { projectRoot, allowSharedRoot = false, hostConfig } = request;
     if (projectRoot === undefined)
         return undefined;
-    return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) });
+    return hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender: senderFor(request, tools) });
 }
 /** Returns undefined if the inputs are not enough for a sender. */
 function senderFor({ bases, slug, kind, apiKey }, { wires }) {
@@ -39847,7 +39673,7 @@ function states({ states: entered, completed_at: end, waited }, took) {
             return [cell(state)];
         const ms = Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at));
         const ending = index === last - 1 ? END_WORK.map(title => ({ title, ms: took?.get(title) ?? 0 })) : [];
-        const wait = waited?.state === state ? [waited] : [];
+        const wait = state === 'pending' && waited !== undefined ? [waited] : [];
         const own = ending.reduce((left, work) => left - work.ms, ms - (wait[0]?.duration_ms ?? 0));
         return [
             `${cell(state)} ${durationInWords(Math.max(0, own))}`,
@@ -39876,11 +39702,11 @@ const END_WORK = ['committing', 'rolling back'];
 
 
 
-/** The state in which a step saves the id of its deployment for its post step. */
+/** The state in which a step that has the host saves the id of its deployment for its post step. */
 const RUN_STATE = 'deployment-id';
+/** The name of the state that is `true` once the main step has ended by itself. */
+const ENDED_STATE = 'ended';
 const HANDOVER_STATE = 'restored';
-/** The name of the state that is `true` if the main step may have left something to recover or to report. */
-const BEGUN_STATE = 'locked';
 /**
  * A cancelled step's process exits at most this long after the step's end, even if a name lookup would keep it alive.
  */
@@ -39920,7 +39746,6 @@ class ActionStep {
             deploymentId: getState(RUN_STATE) || (0,external_node_crypto_namespaceObject.randomUUID)(),
             observer: {
                 onBegun: report => {
-                    this.#files.saveState(BEGUN_STATE, 'true');
                     this.#files.saveState(RUN_STATE, this.tools.deploymentId);
                     note({ report });
                 },
@@ -39938,7 +39763,7 @@ class ActionStep {
     /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
     finish(result) {
         this.#log.end();
-        this.#files.saveState(BEGUN_STATE, String(result.isUnfinished === true));
+        this.#files.saveState(ENDED_STATE, 'true');
         if (result.unwritten !== undefined)
             this.#log.warning(result.unwritten);
         this.#noteEnded(result);
@@ -40061,12 +39886,12 @@ function readHost(read) {
     return {
         projectRoot: read.required('project-root', projectRootSchema),
         hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
-        hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+        hostConfig: read.hostFile('host-config', OPERATOR_YAML_LIMITS.bytes),
         keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
         allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
         keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
         keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
-        lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+        lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 900_000),
     };
 }
 /** Reads the limits for an artifact. */
@@ -40234,6 +40059,7 @@ function open_below_reasonOf(error) {
 
 
 
+
 /**
  * Returns the start of one of the operator's files as text. Reads up to one byte more than `maxBytes`, so that the
  * parser notices a file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports. Never waits for the
@@ -40263,6 +40089,26 @@ function readStartInside(workspace, path, maxBytes) {
     }
     catch (error) {
         throw new Error(error instanceof NotReadable ? error.message : file_input_reasonOf(error), { cause: error });
+    }
+}
+/**
+ * True if the way to a file leads into the project root, by whatever name. What is there may come from a service or a
+ * publisher, so no file that says what to run may be read from there. False if there is no root, or if it cannot be
+ * examined, because no run can use such a root. Throws the system's error if the way cannot be examined.
+ */
+function leadsIntoRoot(path, root) {
+    const there = tryToStat(root);
+    if (there === undefined)
+        return false;
+    const { way, end } = walkPath(path);
+    return [...way, ...(end === undefined ? [] : [end])].some(({ stat }) => stat.ino === there.ino && stat.dev === there.dev);
+}
+function tryToStat(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.statSync)(path);
+    }
+    catch {
+        return undefined;
     }
 }
 function file_input_reasonOf(error) {
@@ -40305,6 +40151,7 @@ function file_input_readBytes(fd, maxBytes) {
 
 
 
+
 /** The runner passes an empty string for a secret that does not exist, or that this run cannot read. */
 const EMPTY_SECRET = 'has no value (is the secret defined in this repository or environment?)';
 /**
@@ -40316,6 +40163,8 @@ class InputReader {
     secrets = [];
     settingValues = [];
     #workspace;
+    /** Kept here, because files that come before the root among the inputs must not lie below it either. */
+    #projectRoot = projectRootSchema.safeParse(getInput('project-root')).data;
     #readFile;
     /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
     constructor(workspace, { foreign = false } = {}) {
@@ -40385,6 +40234,17 @@ class InputReader {
     /** Like `requiredFile`, for an input that may be left out. */
     file(name, maxBytes) {
         return this.#read(take(name), maxBytes);
+    }
+    /** Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`. */
+    hostFile(name, maxBytes) {
+        const file = this.file(name, maxBytes);
+        const root = this.#projectRoot;
+        if (file === undefined || root === undefined)
+            return file;
+        if (!leadsIntoRoot((0,external_node_path_namespaceObject.resolve)(this.#workspace, file.path), root))
+            return file;
+        this.refuse(name, `names ${file.path}, which lies below project-root, where services and publishers may write: keep it in the repository, or in a directory such as /etc/hub-deploy`);
+        return undefined;
     }
     /** True if the input was read and has a problem. */
     isRefused(name) {
@@ -40519,16 +40379,16 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
 
 
 /**
- * Runs a post step. If the main step was killed, or was cancelled and left its journal, recovers the host. If a
- * cancelled main step restored a version, checks the health of that version. After any other main step, there is
- * nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
+ * Runs a post step. If the main step had the host, and was killed or left its journal, recovers the host. If a
+ * cancelled main step restored a version, checks the health of that version. After a main step that never had the host,
+ * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
  * not be recovered or checked; never throws.
  */
 async function runPostStep(readInputs, flows, hostOf) {
-    const handover = getState(HANDOVER_STATE);
-    const mayBeLeft = getState(BEGUN_STATE) === 'true';
-    if (!mayBeLeft && handover === '')
+    if (getState(RUN_STATE) === '')
         return;
+    const handover = getState(HANDOVER_STATE);
+    const hasEnded = getState(ENDED_STATE) === 'true';
     let step;
     let request;
     try {
@@ -40540,8 +40400,7 @@ async function runPostStep(readInputs, flows, hostOf) {
         const host = hostOf(request, step.tools);
         if (host === undefined)
             return;
-        if (mayBeLeft)
-            step.finishRecovery(await recoverMainStep(host, request.lockTimeoutMs));
+        step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }));
         if (handover !== '')
             step.finishCheck(await checkRestored(host, handover));
     }
@@ -40673,7 +40532,7 @@ function readDeployInputs(workspace) {
         pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
         kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
         version: read.withDefault('version', versionSchema, 'latest'),
-        plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
+        plan: read.hostFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
         checkOnly: read.withDefault('check-only', booleanSchema, false),
         ...readHostInputs(read),
@@ -44568,13 +44427,11 @@ class ProjectFlow {
         const source = request.hostConfig;
         return source && (await new TimeSlice(tools.signal).run(parseHostConfigSlowly(source.text, source.path)));
     }
-    async survey() {
-        await installed_parts_noteInstalledVersion(this.#deployment);
-        checkInstalledParts(this.#deployment);
-    }
-    async fetch(hostConfig) {
+    async prepare(hostConfig, folder) {
         const deployment = this.#deployment;
-        const { request, client, tools } = deployment;
+        const { request, client, tools, record } = deployment;
+        await installed_parts_noteInstalledVersion(deployment);
+        checkInstalledParts(deployment);
         await deployment.enter('authenticating');
         await client.authenticate();
         tools.log.did(`project ${request.projectId} at ${new URL(request.hubUrl).host}`);
@@ -44584,13 +44441,6 @@ class ProjectFlow {
         const sealed = await downloadSealed(deployment, offer);
         await deployment.enter('verifying_signature');
         const verified = await verifySealed(deployment, offer, sealed);
-        return { hostConfig, offer, verified, close: () => { } };
-    }
-    async prepare({ hostConfig, offer, verified }, folder) {
-        const deployment = this.#deployment;
-        const { request, client, tools, record } = deployment;
-        await installed_parts_noteInstalledVersion(deployment);
-        checkInstalledParts(deployment);
         sealed_acceptVersion(deployment, { version: offer.version, sha256: verified.sha256 });
         await deployment.enter('obtaining_key');
         const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
@@ -44675,6 +44525,7 @@ async function refuseProject(request, error, tools) {
         facts: deployment_initialFacts(request, tools),
         projectRoot: dryRun === true ? undefined : request.projectRoot,
         allowSharedRoot: request.allowSharedRoot ?? false,
+        hostConfig: request.hostConfig,
         keepReports: request.keepReports,
         sender: isReal ? refuse_senderFor(request, tools) : undefined,
     };
@@ -44685,10 +44536,10 @@ async function refuseProject(request, error, tools) {
  * inputs are enough for one.
  */
 function refuse_hostFor(request, tools) {
-    const { projectRoot, allowSharedRoot = false } = request;
+    const { projectRoot, allowSharedRoot = false, hostConfig } = request;
     if (projectRoot === undefined)
         return undefined;
-    return hostOf(tools, { projectRoot, allowSharedRoot, sender: refuse_senderFor(request, tools) });
+    return hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender: refuse_senderFor(request, tools) });
 }
 /** Returns undefined if the inputs are not enough for a sender. */
 function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
@@ -45860,6 +45711,12 @@ function managerEnvironment() {
 
 
 
+
+
+
+
+
+
 const USAGE = `Usage: node recover.js --project-root DIR [options]
 
 Recovers the host after a power cut, a crash or a kill ended a deployment. If the deployment ended before its commit,
@@ -45867,6 +45724,9 @@ restores the old version and its services, and checks their health. If it ended 
 Writes the deployment's local report. Deploys nothing.
 
   --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
+  --host-config FILE            the host config with the services to restart and to check. Only root and this user may be
+                                able to write this file and the directories above it, and it must not lie below DIR.
+                                Without it, only files are restored, and the services that need a restart are named
   --lock-timeout-seconds N      how long to wait for a deployment that is still running (default: 60)
   --allow-shared-root           accept a project root that other users own or can write to
   --help                        print this
@@ -45877,6 +45737,7 @@ deployment is still running on the host.
 `;
 const OPTIONS = {
     'project-root': { type: 'string' },
+    'host-config': { type: 'string' },
     'lock-timeout-seconds': { type: 'string', default: '60' },
     'allow-shared-root': { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -45889,8 +45750,11 @@ function parseRecoverCommand(args) {
     const root = values['project-root'];
     if (root === undefined)
         throw new Error('--project-root is missing: name the directory that contains plugins/');
+    const projectRoot = requireDirectory(parseOption('project-root', projectRootSchema, root));
+    const config = values['host-config'];
     return {
-        projectRoot: requireDirectory(parseOption('project-root', projectRootSchema, root)),
+        projectRoot,
+        hostConfig: config === undefined ? undefined : readHostConfigFile((0,external_node_path_namespaceObject.resolve)(config), projectRoot),
         allowSharedRoot: values['allow-shared-root'],
         lockTimeoutMs: parseOption('lock-timeout-seconds', lockTimeoutSchema, values['lock-timeout-seconds']),
     };
@@ -45913,6 +45777,30 @@ function parseOption(name, schema, text) {
     if (parsed.success)
         return parsed.data;
     throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, but found ${JSON.stringify(text)}`);
+}
+/**
+ * Reads a host config that only root and this user can have written. Throws an Error that gives the reason if somebody
+ * else could have written it, or if it cannot be used.
+ */
+function readHostConfigFile(path, projectRoot) {
+    const option = `--host-config ${path}`;
+    if (leadsIntoRoot(path, projectRoot))
+        throw new Error(`${option} lies below the project root: keep it elsewhere`);
+    const { way, end } = walkPath(path);
+    for (const { path: at, stat } of [...way, ...(end === undefined ? [] : [end])]) {
+        const isForeign = stat.uid !== 0 && stat.uid !== process.getuid?.();
+        const writers = [...(isForeign ? [nameUser(stat.uid)] : []), ...(stat.isSymbolicLink() ? [] : otherWriters(stat))];
+        if (writers.length > 0)
+            throw new Error(`${option} must be where only root and this user can write, but ${at} can be changed by ${writers.join(' and ')}`);
+    }
+    try {
+        const file = { path, text: file_input_readStart(path, OPERATOR_YAML_LIMITS.bytes) };
+        parseHostConfig(file.text, path);
+        return file;
+    }
+    catch (error) {
+        throw new Error(`${option} cannot be used: ${error instanceof Error ? error.message : String(error)}`);
+    }
 }
 /**
  * An absent directory must not pass as "nothing to recover", because that would hide a typo, or a disk that is not
@@ -45985,19 +45873,15 @@ function readCommand() {
     }
     return undefined;
 }
-async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log) {
-    const host = hostHere({ projectRoot, allowSharedRoot }, log);
-    const recovered = await recoverWhenFree(host, lockTimeoutMs);
-    const rollback = recovered?.report.rollback;
-    // The sentence about an unhealthy version already names its problems.
-    if (rollback?.healthy !== false)
-        for (const problem of rollback?.problems ?? [])
-            log.warning(problem);
+async function recoverRoot({ lockTimeoutMs, ...address }, log) {
+    const host = hostHere(address, log);
+    const wasPending = isAnyPending(host);
+    const recovered = await recoverHost(host, lockTimeoutMs);
     // If nothing was recovered, the files are as they were, so the services may start even if the record is damaged.
     if (recovered === undefined)
         await notifyReady();
     requireReadableRecord(host);
-    if (recovered === undefined)
+    if (recovered === undefined && !wasPending)
         sayNothingToRecover(host);
     return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0;
 }
@@ -46146,14 +46030,15 @@ async function refuseRollback(request, { error, sender }, tools) {
         facts: rollback_deployment_initialFacts(request, tools),
         projectRoot: request.dryRun === true ? undefined : request.projectRoot,
         allowSharedRoot: request.allowSharedRoot ?? false,
+        hostConfig: request.hostConfig,
         keepReports: request.keepReports,
         sender: isReal ? sender : undefined,
     };
     return await refuseDeployment(refusal, tools);
 }
 /** Returns the host that a request names; undefined without a project root. */
-function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false }, sender, tools) {
-    return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, sender });
+function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false, hostConfig }, sender, tools) {
+    return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender });
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/installed-version.js
@@ -46186,10 +46071,7 @@ const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
  * then restart and check each part's service. Otherwise, they run the health checks that the host config has for the
  * parts.
  *
- * The service of a part has the name in the part's row of the host config, or else the usual name. If no row names the
- * service, and no service with the usual name exists (with systemd: runs), the project's unit counts as the part's
- * service. If there is no project unit either, no service is restarted for a part that has no row, and a warning says
- * so.
+ * `findServiceOf` finds the service of a part. If it finds none, no service is restarted, and a warning says so.
  */
 async function buildDefaultSteps(rollback, { parts }, hostConfig) {
     const restores = parts.map(restoreStep);
@@ -46203,28 +46085,15 @@ async function buildDefaultSteps(rollback, { parts }, hostConfig) {
     return [...restores, ...uniqueById(restarts), ...uniqueById(checks)];
 }
 async function findKnown({ tools }, hostConfig, id) {
-    const row = hostConfig.plugins.get(id);
-    const known = { id, seconds: row?.healthcheck?.stableForSeconds };
-    const service = serviceOf(hostConfig, id);
-    if (service === undefined)
+    const known = { id, seconds: hostConfig.plugins.get(id)?.healthcheck?.stableForSeconds };
+    const usual = serviceOf(hostConfig, id);
+    if (usual === undefined)
         return { ...known, service: 'none' };
-    if (row !== undefined && default_steps_isNamed(row))
-        return { ...known, service: 'own' };
-    if (!default_steps_isAbsent(service, await readServiceState(service, { signal: tools.signal })))
-        return { ...known, service: 'own' };
-    if (service.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined)
-        return { ...known, service: 'project' };
-    if (row !== undefined)
-        return { ...known, service: 'own' };
-    tools.log.warning(`The ${describeService(service)} is not running, and the host config has no entry for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`);
+    const found = await findServiceOf(hostConfig, id, { signal: tools.signal });
+    if (found !== undefined)
+        return { ...known, service: found.part === null ? 'project' : 'own' };
+    tools.log.warning(`The ${describeService(usual)} is not running, and the host config has no entry for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`);
     return { ...known, service: 'none' };
-}
-/** systemd reports a unit that does not exist in the same way as a stopped one. */
-function default_steps_isAbsent({ supervisor }, { missing, words }) {
-    return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
-}
-function default_steps_isNamed({ unit, container, deployment }) {
-    return (unit ?? container ?? deployment) !== undefined;
 }
 function restoreStep({ shelf, id }) {
     const step = { ...STEP, id: `restore-${id}` };
@@ -46850,11 +46719,7 @@ class RollbackFlow {
             throw refusals_notInstalled(this.#rollback.request.subject);
         return await parseFiles(this.#rollback);
     }
-    /** Does nothing: all that a rollback needs is on the host, and `prepare` checks it. */
-    async survey() { }
-    async fetch(files) {
-        return { ...files, close: () => { } };
-    }
+    /** All that a rollback needs is on the host. */
     async prepare(files) {
         const rollback = this.#rollback;
         const { log } = rollback.tools;
@@ -46950,7 +46815,7 @@ function readRollbackInputs(workspace) {
         slug,
         access: isSlugForId ? undefined : readAccess(read, { subject, slug }),
         toVersion: read.optional('to-version', versionSchema),
-        plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
+        plan: read.hostFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
         ...readHost(read),
         // The restored version was here before, as the same plugin, service or project, so a rollback takes nothing over.
@@ -47062,9 +46927,10 @@ async function readActivity(layout, signal) {
         return { kind: 'quiet' };
     return 'holder' in other ? { kind: 'busy', holder: other.holder } : interruptedRun(layout, other.records);
 }
-/** Returns a text that changes whenever a deployment begins, ends or commits. */
-function readTraces({ own, journal, installed }) {
-    return [own, journal, installed].map(activity_stampOf).join();
+/** Returns a text that changes whenever a deployment begins, announces its first change, commits or ends. */
+function readTraces(layout) {
+    const { own, installed } = layout;
+    return [activity_stampOf(own), activity_stampOf(installed), isAnnounced(layout)].join();
 }
 function interruptedRun(layout, records) {
     const deployment = `The ${nameRun(factsIn(records))}`;
@@ -47122,7 +46988,7 @@ async function part_check_checkPart(setting, row) {
     }
     catch (error) {
         signal.throwIfAborted();
-        return { kind: 'not compared', why: reasonOf(error, layout, row), isPassing: false };
+        return { kind: 'not compared', why: drift_reasonOf(error, layout, row), isPassing: false };
     }
 }
 async function part_check_compare(setting, row) {
@@ -47265,7 +47131,6 @@ async function examine({ layout, keepPaths }, signal) {
         unrecorded,
         isRecordLost: unrecorded.length > 0 && !pathExistsSync(layout.installed) && hasTreeRecords(layout),
         isKnown: pathExistsSync(layout.own),
-        unrestored: record.unrestored.length,
     };
 }
 /**
@@ -47381,13 +47246,13 @@ function buildFailedStatusSummary(error, host) {
 const RECORD_LOST = 'The record .hub-deploy/installed.json is gone, although deployments have left other records, so it is not known what was installed here. Restore the file from a backup or deploy again (docs/operating.md, "Another record is damaged"), and find out who removed it.';
 /** Describes each finding that needs attention. */
 function findingsOf(inspection) {
-    const { activity, isRecordLost, unrestored } = inspection;
+    const { activity, isRecordLost, parts } = inspection;
     return [
         ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
         ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
         ...(isRecordLost ? [RECORD_LOST] : []),
         ...status_summary_describeDrift(inspection),
-        ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
+        ...describePending(parts),
     ];
 }
 /**
@@ -47439,8 +47304,14 @@ function describeUnrecorded({ unrecorded }) {
 function describeBusy(holder) {
     return `A deployment is currently changing this host (${holder}), so the installed files were not compared. Run this action again when the deployment has ended.`;
 }
-function describeUnrestored(count) {
-    return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment whose plan restarts ${count === 1 ? 'it' : 'them'} does so even if nothing else changes.`;
+function describePending(parts) {
+    const ids = parts.flatMap(({ row }) => (row.service_pending ? [row.id] : []));
+    if (ids.length === 0)
+        return [];
+    const services = ids.length === 1 ? 'The service' : 'The services';
+    return [
+        `${services} of ${listFirst(ids, MAX_LISTED_PATHS)} could not be restarted or checked after a rollback. The next run whose host config names ${ids.length === 1 ? 'it' : 'them'} does that.`,
+    ];
 }
 function describeInspection(inspection) {
     const { parts, activity } = inspection;
@@ -48184,8 +48055,8 @@ function readFiles(read, mode) {
     return {
         kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
         slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
-        plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
-        hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+        plan: read.hostFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
+        hostConfig: read.hostFile('host-config', OPERATOR_YAML_LIMITS.bytes),
         keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     };
 }

@@ -44,23 +44,23 @@ async function runBench(chosen: Options): Promise<void> {
   try {
     const conditions = conditionsOn(fileSystem)
     const place = { repository: chosen.repository, cache, folder: fileSystem.folder }
-    const { section, report } = await runChosen(chosen, place)
+    const report = await runChosen(chosen, place)
     const text = `${conditions.map(line => `- ${line}`).join('\n')}\n\n${report}`
     process.stdout.write(`${text}\n`)
-    if (chosen.write) writeSection(section, text)
+    if (chosen.write) writeSection('races', text)
   } finally {
     fileSystem.close()
   }
 }
 
-async function runChosen(chosen: Options, place: Place): Promise<{ section: string; report: string }> {
-  if (chosen.growth) return { section: 'growth', report: await growthReport(place) }
-  if (chosen.profile) return { section: 'profile', report: await profileReport(chosen.races, place) }
-  if (chosen.blocks) return { section: 'blocks', report: await blocksTable(chosen.races, place) }
-  if (chosen.hub) return { section: 'hub', report: await hubLoadReport(place) }
-  if (chosen.project) return { section: 'project', report: await projectReport(place) }
+async function runChosen(chosen: Options, place: Place): Promise<string> {
+  if (chosen.growth) return await growthReport(place)
+  if (chosen.profile) return await profileReport(chosen.races, place)
+  if (chosen.blocks) return await blocksTable(chosen.races, place)
+  if (chosen.hub) return await hubLoadReport(place)
+  if (chosen.project) return await projectReport(place)
   const { rows, skipped } = await runRaces(chosen.races, place)
-  return { section: 'races', report: [resultsTable(rows), ...skipped].join('\n\n') }
+  return [resultsTable(rows), ...skipped].join('\n\n')
 }
 
 function conditionsOn(fileSystem: FileSystem): string[] {

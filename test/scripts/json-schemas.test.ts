@@ -192,7 +192,7 @@ describe('the examples', () => {
   it('name their schema in the pages too', () => {
     const whole = blocksOf().filter(({ language, text, section }) => {
       // Leaves out the section that shows a plan as the log does, because that plan is not a saved file.
-      return language === 'yaml' && isWhole(text) && section !== 'Without a plan'
+      return language === 'yaml' && isWhole(text) && section !== 'The default plan'
     })
     assert.ok(whole.length >= 3)
     assert.deepEqual(
