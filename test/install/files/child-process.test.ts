@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { allowedEnvironment, type ChildRequest, runChild } from '../../../src/install/files/child-process.ts'
 
@@ -24,6 +25,28 @@ describe('runChild', () => {
     const end = await runChild({ command: ['/no/such/program'], env: {}, timeoutMs: 1000 })
     assert.equal(end.kind, 'not_started')
   })
+
+  it('reports a program that cannot be started because its arguments are too long', async () => {
+    const end = await runChild(script('', { command: [process.execPath, 'x'.repeat(200_000)] }))
+    assert.equal(end.kind === 'not_started' && (end.error as NodeJS.ErrnoException).code, 'E2BIG')
+  })
+
+  for (const run of ['runChild', 'readChild']) {
+    it(`reports a program that cannot be started without free descriptors (${run})`, async () => {
+      const module = JSON.stringify(join(import.meta.dirname, '../../../src/install/files/child-process.ts'))
+      const source = `import { openSync } from 'node:fs'
+        import { ${run} as run } from ${module}
+        const request = { command: ['/bin/true'], env: {}, timeoutMs: 1000 }
+        await run(request, async () => {})
+        try { for (;;) openSync('/dev/null') } catch {}
+        const found = await run(request, async () => {})
+        const { kind, error } = found.end ?? found
+        console.log(kind, error?.code)`
+      const limited = ['-c', 'ulimit -n 200; exec "$@"', 'sh', process.execPath, '--input-type=module', '-e', source]
+      const end = await runChild({ command: ['/bin/sh', ...limited], env: {}, timeoutMs: 60_000 })
+      assert.equal(end.kind === 'exited' && end.output, 'not_started EMFILE\n')
+    })
+  }
 
   it('keeps the first 2 KiB of the output, and marks the cut', async () => {
     const end = await runChild(script('process.stdout.write("x".repeat(100_000))'))
