@@ -1,5 +1,6 @@
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { delimiter } from 'node:path'
 import type { Readable } from 'node:stream'
 import { setTimeout as startTimer } from 'node:timers'
 import { setTimeout } from 'node:timers/promises'
@@ -35,6 +36,8 @@ export type ChildEnd =
 
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 }
 const MAX_OUTPUT_BYTES = 2048
+/** For a PATH without any absolute folder. Without a PATH, some shells also search the current folder. */
+const SYSTEM_PATH = '/usr/bin:/bin'
 /**
  * The time that the output of an exited child may stay open, for example in a daemon that the child left behind, before
  * reading stops.
@@ -138,14 +141,17 @@ function endOf(
 
 /**
  * Returns the environment for a child process: this process's `PATH`, `HOME`, `LANG` and `TZ`, and `extra`. Leaves out
- * everything else, such as the runner's inputs, tokens and tracking id.
+ * everything else, such as the runner's inputs, tokens and tracking id. Also leaves out each folder of `PATH` that is
+ * not absolute: an empty or relative one means the child's current folder, which may belong to somebody else.
  */
 export function allowedEnvironment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
     const value = process.env[name]
     return value === undefined ? [] : [[name, value] as const]
   })
-  return { ...Object.fromEntries(inherited), ...extra }
+  const all: Record<string, string> = { ...Object.fromEntries(inherited), ...extra }
+  const folders = (all['PATH'] ?? '').split(delimiter).filter(folder => folder.startsWith('/'))
+  return { ...all, PATH: folders.join(delimiter) || SYSTEM_PATH }
 }
 
 function stdioOf({ isSilent, descriptor, isTethered }: ChildRequest): StdioOptions {

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { allowedEnvironment, type ChildRequest, runChild } from '../../../src/install/files/child-process.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
 
 function script(source: string, more: Partial<ChildRequest> = {}): ChildRequest {
   return { command: [process.execPath, '-e', source], env: {}, timeoutMs: 60_000, ...more }
@@ -120,4 +122,24 @@ describe('allowedEnvironment', () => {
       [],
     )
   })
+
+  for (const planted of ['', '.', 'bin', './bin', ':bin:.:']) {
+    it(`finds no program in the current folder through a PATH that begins with ${JSON.stringify(planted)}`, async t => {
+      const folder = temporaryDirectory(t)
+      const program = { mode: 0o755 }
+      mkdirSync(join(folder, 'bin'))
+      for (const path of ['true', 'bin/true']) writeFileSync(join(folder, path), '#!/bin/sh\necho planted\n', program)
+      const before = process.env['PATH']
+      t.after(() => {
+        process.env['PATH'] = before
+      })
+      for (const path of [planted, `${planted}:/usr/bin:/bin`]) {
+        process.env['PATH'] = path
+        for (const env of [allowedEnvironment(), allowedEnvironment({ PATH: path })]) {
+          const end = await runChild({ command: ['true'], env, cwd: folder, timeoutMs: 60_000 })
+          assert.deepEqual([end.kind === 'exited' && [end.code, end.output], env['PATH']], [[0, ''], '/usr/bin:/bin'])
+        }
+      }
+    })
+  }
 })
