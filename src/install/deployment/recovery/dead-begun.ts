@@ -1,5 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { errnoOf } from '../../../core/errors.ts'
+import { isSystemError } from '../../files/system-errors.ts'
 import { begunDeployment } from '../../host/layout.ts'
 import { ANSWER_TIMEOUT_MS, isOnOneMachine, readFreeKernelLock } from '../../host/locks/kernel-lock.ts'
 import {
@@ -27,11 +29,14 @@ const HARMLESS: ReadonlySet<JournalRecord['record']> = new Set([
   'recovery',
 ])
 
+/** The codes for a symlink, a directory and a socket. */
+const NOT_A_FILE: ReadonlySet<string> = new Set(['ELOOP', 'EISDIR', 'ENXIO'])
+
 /** The journal of a run that died, or may have died, before it had the host. */
 export interface BegunJournal {
   readonly path: string
   /**
-   * Whether the journal is unusable: it cannot be read, is not about the deployment in its name, or contains records
+   * Whether the journal is unusable: it is not a file, is damaged, is not about the deployment in its name, or contains records
    * that a run writes only once it has the host.
    */
   readonly isDamaged: boolean
@@ -41,16 +46,25 @@ export interface BegunJournal {
  * Finds the journals of runs that died before they had the host. A run counts as dead if its process has provably ended
  * or no longer locks the journal, or if it is this run's own main step. A run also counts as dead if its journal is
  * older than any run can be, or does not say which process wrote it. A run whose process is seen to be running never
- * counts as dead.
+ * counts as dead. A journal that the system does not let this process read now is left to later runs.
  */
 export async function findDeadBegun(host: Pick<Host, 'layout' | 'run'>): Promise<BegunJournal[]> {
   const { own } = host.layout
   const dead: BegunJournal[] = []
   for (const name of readdirSync(own)) {
     const id = begunDeployment(name)
-    if (id !== undefined) dead.push(...(await judge(host, join(own, name), id)))
+    if (id !== undefined) dead.push(...(await judgeIfReadable(host, join(own, name), id)))
   }
   return dead
+}
+
+async function judgeIfReadable(host: Pick<Host, 'run'>, path: string, id: string): Promise<BegunJournal[]> {
+  try {
+    return await judge(host, path, id)
+  } catch (error) {
+    if (!isSystemError(error)) throw error
+    return NOT_A_FILE.has(errnoOf(error) ?? '') ? [{ path, isDamaged: true }] : []
+  }
 }
 
 async function judge({ run }: Pick<Host, 'run'>, path: string, id: string): Promise<BegunJournal[]> {
@@ -81,7 +95,8 @@ async function isLetGo(
 function tryToRead(path: string): readonly JournalRecord[] {
   try {
     return readJournal(path) ?? []
-  } catch {
+  } catch (error) {
+    if (isSystemError(error)) throw error
     return []
   }
 }

@@ -56,7 +56,7 @@ function unreadable(path: string, error: unknown): DeploymentError {
   const { message } = toHostError(error, `reading ${path}`)
   return new DeploymentError(
     'inconsistent',
-    `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message}`,
+    `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message} Only a run that can read the journal knows whether the host must be repaired.`,
     { cause: toDeployError(error) },
   )
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { closeSync, existsSync, openSync, readdirSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, lstatSync, openSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
@@ -15,6 +15,7 @@ import { writeLocalReport } from '../../../../src/install/reports/local-report.t
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { listTree } from '../../archive/directory-listing.ts'
+import { failOpen } from '../../failing-open.ts'
 import { missingTools } from '../../missing-tools.ts'
 import { DEPLOYMENT_ID, factsOf, NO_SECRETS, reportOf } from '../../prepared-host.ts'
 import { journalText } from '../../transaction/journal/journal-text.ts'
@@ -277,6 +278,24 @@ describe('the journal of a run that has only begun', () => {
     assert.ok(!existsSync(scene.path))
     assert.deepEqual(scene.reports(), [])
     assert.ok(scene.log.lines.some(line => line.startsWith(`warning Removed ${scene.path}, the damaged journal `)))
+  })
+
+  it('stays for a later run if it cannot be opened now', async t => {
+    const scene = await makeBegunScene(t)
+    scene.write(ended())
+    failOpen(t, scene.path, { times: 2 })
+    await recover(scene.host)
+    assert.ok(existsSync(scene.path))
+    assert.deepEqual([scene.reports(), scene.log.lines.filter(line => line.includes('journal'))], [[], []])
+    await recover(scene.host)
+    assertReported(scene, { outcome: 'failed' })
+  })
+
+  it('is removed if it is not a file', async t => {
+    const scene = await makeBegunScene(t)
+    symlinkSync('elsewhere', scene.path)
+    await recover(scene.host)
+    assert.throws(() => lstatSync(scene.path), { code: 'ENOENT' })
   })
 
   it('is never obeyed: a change that it announces is not undone', async t => {
