@@ -17003,9 +17003,13 @@ function toDeployError(error) {
     const message = error instanceof Error ? error.message : String(error);
     return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error });
 }
+/** Node has no name for EDQUOT, a full quota: 122 on Linux, and 69 on macOS. No call of either system fails with the number of the other. */
+const FULL_QUOTA = /^Unknown system error -(?:122|69)$/;
 /** Returns an error's `code` if it is a string, such as a system error's errno code (`ENOSPC`); otherwise undefined. */
 function errnoOf(error) {
-    return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+    if (!(error instanceof Error && 'code' in error && typeof error.code === 'string'))
+        return undefined;
+    return FULL_QUOTA.test(error.code) ? 'EDQUOT' : error.code;
 }
 
 ;// CONCATENATED MODULE: ./build/core/identifiers.js
@@ -17517,9 +17521,7 @@ function toHostError(error, doing) {
     switch (errno) {
         case 'ENOSPC':
         case 'EDQUOT':
-            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
-                cause: error,
-            });
+            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes${errno === 'EDQUOT' ? ", or raise the quota of the runner's user," : ''} and run again.`, { cause: error });
         case 'EACCES':
         case 'EPERM':
             return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user access there (in the project root, write access to everything)${errno === 'EPERM' ? ', and check with lsattr that nothing was made immutable' : ''}.`, { cause: error });
@@ -17563,6 +17565,8 @@ function tryLstatSync(path) {
 
 ;// CONCATENATED MODULE: external "node:child_process"
 const external_node_child_process_namespaceObject = require("node:child_process");
+;// CONCATENATED MODULE: external "node:events"
+const external_node_events_namespaceObject = require("node:events");
 ;// CONCATENATED MODULE: external "node:timers"
 const external_node_timers_namespaceObject = require("node:timers");
 ;// CONCATENATED MODULE: ./build/install/files/child-process.js
@@ -17570,8 +17574,13 @@ const external_node_timers_namespaceObject = require("node:timers");
 
 
 
+
+
+
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 };
 const MAX_OUTPUT_BYTES = 2048;
+/** For a PATH without any absolute folder. Without a PATH, some shells also search the current folder. */
+const SYSTEM_PATH = '/usr/bin:/bin';
 /**
  * The time that the output of an exited child may stay open, for example in a daemon that the child left behind, before
  * reading stops.
@@ -17586,21 +17595,14 @@ const DRAIN_MS = 200;
  */
 async function runChild(request) {
     request.signal?.throwIfAborted();
-    const [program, ...args] = request.command;
-    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
-        env: { ...request.env },
-        stdio: stdioOf(request),
-        detached: true,
-        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
-    });
+    const child = await startChild(request, stdioOf(request));
+    if (child instanceof Error)
+        return { kind: 'not_started', error: child };
     const streams = [child.stdout, child.stderr].filter(stream => stream !== null);
     const output = collectOutput(streams);
     const stdout = collectOutput(streams.slice(0, 1));
     const closed = new Promise(resolve => child.once('close', resolve));
-    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
-    const failure = await startFailure(child);
-    if (failure !== undefined)
-        return { kind: 'not_started', error: failure };
+    const exited = exitOf(child);
     const stop = stopOn(child.pid, request);
     const [code, signal] = await exited;
     stop.clear();
@@ -17623,19 +17625,13 @@ async function runChild(request) {
  */
 async function readChild(request, consume) {
     request.signal?.throwIfAborted();
-    const [program, ...args] = request.command;
-    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
-        env: { ...request.env },
-        stdio: [request.input ?? 'ignore', 'pipe', 'pipe', ...(request.isTethered ? ['pipe'] : [])],
-        detached: true,
-        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
-    });
-    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
+    const tether = request.isTethered ? ['pipe'] : [];
+    const child = await startChild(request, [request.input ?? 'ignore', 'pipe', 'pipe', ...tether]);
+    if (child instanceof Error)
+        return { end: { kind: 'not_started', error: child }, read: undefined };
+    const exited = exitOf(child);
     const { stdout, stderr } = child;
     const output = collectOutput([stderr]);
-    const failure = await startFailure(child);
-    if (failure !== undefined)
-        return { end: { kind: 'not_started', error: failure }, read: undefined };
     const pid = child.pid;
     const stop = stopOn(pid, request);
     try {
@@ -17675,25 +17671,47 @@ function endOf([code, signal], { timedOut, output }) {
 }
 /**
  * Returns the environment for a child process: this process's `PATH`, `HOME`, `LANG` and `TZ`, and `extra`. Leaves out
- * everything else, such as the runner's inputs, tokens and tracking id.
+ * everything else, such as the runner's inputs, tokens and tracking id. Also leaves out each folder of `PATH` that is
+ * not absolute: an empty or relative one means the child's current folder, which may belong to somebody else.
  */
 function allowedEnvironment(extra = {}) {
     const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
         const value = process.env[name];
         return value === undefined ? [] : [[name, value]];
     });
-    return { ...Object.fromEntries(inherited), ...extra };
+    const all = { ...Object.fromEntries(inherited), ...extra };
+    const folders = (all['PATH'] ?? '').split(external_node_path_namespaceObject.delimiter).filter(folder => folder.startsWith('/'));
+    return { ...all, PATH: folders.join(external_node_path_namespaceObject.delimiter) || SYSTEM_PATH };
 }
 function stdioOf({ isSilent, descriptor, isTethered }) {
     if (!isSilent)
         return isTethered ? ['ignore', 'pipe', 'pipe', 'pipe'] : ['ignore', 'pipe', 'pipe'];
     return descriptor === undefined ? 'ignore' : ['ignore', 'ignore', 'ignore', descriptor];
 }
-function startFailure(child) {
-    return new Promise(resolve => {
-        child.once('spawn', () => resolve(undefined));
-        child.once('error', resolve);
-    });
+/**
+ * Returns the system's error if the program could not be started. Reads nothing from the child until then: without a
+ * free descriptor, a child has no streams. No event of the child comes between its start and the caller's next line.
+ */
+async function startChild({ command, env, cwd }, stdio) {
+    const [program, ...args] = command;
+    try {
+        const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
+            env: { ...env },
+            stdio,
+            detached: true,
+            ...(cwd === undefined ? {} : { cwd }),
+        });
+        await (0,external_node_events_namespaceObject.once)(child, 'spawn');
+        return child;
+    }
+    catch (error) {
+        if (!(error instanceof Error && isSystemError(error)))
+            throw error;
+        return error;
+    }
+}
+function exitOf(child) {
+    return new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
 }
 function collectOutput(streams) {
     const chunks = [];
@@ -20691,10 +20709,11 @@ function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug
 
 
 
+
 /**
  * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
  * that follow it, because their changes were never made. Throws JournalDamage for any other content that this action
- * would not write, and the system's error if the journal cannot be read.
+ * would not write, and the system's error if there is a journal that cannot be read, also not at the second attempt.
  */
 function readJournal(path) {
     const text = readText(path);
@@ -20733,7 +20752,19 @@ function readText(path) {
     const bytes = readBytes(path);
     return bytes && parseJournalText(bytes);
 }
+/**
+ * A failed `open` does not show that there is a journal: the system may have lacked memory or descriptors for a moment.
+ */
 function readBytes(path) {
+    try {
+        return readFileNoFollow(path);
+    }
+    catch {
+        return pathExistsSync(path) ? readFileNoFollow(path) : undefined;
+    }
+}
+/** Returns undefined if nothing is at the path. */
+function readFileNoFollow(path) {
     try {
         const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
         try {
@@ -20748,6 +20779,43 @@ function readBytes(path) {
             return undefined;
         throw error;
     }
+}
+
+;// CONCATENATED MODULE: ./build/core/state-machine.js
+function createStateMachine(transitions, initial, now) {
+    let current = initial;
+    const history = [{ state: initial, at: now().toISOString() }];
+    return {
+        get current() {
+            return current;
+        },
+        history,
+        enter(state) {
+            if (!transitions[current].includes(state))
+                throw new Error(`No transition from ${current} to ${state}.`);
+            current = state;
+            const change = { state, at: now().toISOString() };
+            history.push(change);
+            return change;
+        },
+    };
+}
+/**
+ * Returns the shortest path through the table: the states after `from`, up to and including `to`. The path is empty if
+ * the two are the same state, or if no path leads from `from` to `to`.
+ */
+function statesBetween(transitions, from, to) {
+    const ways = new Map([[from, []]]);
+    for (const [state, way] of ways) {
+        for (const next of statesAfter(transitions, state) ?? [])
+            if (!ways.has(next))
+                ways.set(next, [...way, next]);
+    }
+    return ways.get(to) ?? [];
+}
+/** Returns undefined for a state that the table does not have, whatever its name: journals contain foreign names. */
+function statesAfter(transitions, state) {
+    return Object.hasOwn(transitions, state) ? transitions[state] : undefined;
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/undo.js
@@ -20879,6 +20947,7 @@ function rollbackFailed(pending, error) {
 
 
 
+
 const MAX_RECOVERIES = 5;
 /**
  * Reads the records of a dead run. Returns no records if the run left no journal. Throws DeploymentError `inconsistent`
@@ -20899,7 +20968,7 @@ function readRecords({ root, journal: path }) {
 }
 function unreadable(path, error) {
     const { message } = toHostError(error, `reading ${path}`);
-    return new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message}`, { cause: toDeployError(error) });
+    return new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message} Only a run that can read the journal knows whether the host must be repaired.`, { cause: toDeployError(error) });
 }
 /** Refuses a dead run that 5 other runs could not roll back: throws DeploymentError `inconsistent`. */
 function verifyRecoverable(host, records) {
@@ -20972,7 +21041,7 @@ function wasUnfinished(records) {
 /** Returns the state in which a run was interrupted: its last state that does not end its flow. */
 function interruptedState({ flows }, { facts, states }) {
     const flow = flows[flowOf(facts)];
-    return states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
+    return states.findLast(({ state }) => statesAfter(flow, state)?.length !== 0)?.state ?? 'pending';
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/at-rest.js
@@ -27060,7 +27129,9 @@ function keysOfSchema(schema, path) {
     switch (def?.type) {
         case 'object': {
             const [key, ...rest] = path;
-            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
+            if (key === undefined)
+                return Object.keys(def.shape);
+            return Object.hasOwn(def.shape, key) ? keysOfSchema(def.shape[String(key)], rest) : [];
         }
         case 'record':
             return path.length === 0 ? [] : keysOfSchema(def.valueType, path.slice(1));
@@ -28375,40 +28446,8 @@ function tryToReadInstalled(layout) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/state-machine.js
-function createStateMachine(transitions, initial, now) {
-    let current = initial;
-    const history = [{ state: initial, at: now().toISOString() }];
-    return {
-        get current() {
-            return current;
-        },
-        history,
-        enter(state) {
-            if (!transitions[current].includes(state))
-                throw new Error(`No transition from ${current} to ${state}.`);
-            current = state;
-            const change = { state, at: now().toISOString() };
-            history.push(change);
-            return change;
-        },
-    };
-}
-/**
- * Returns the shortest path through the table: the states after `from`, up to and including `to`. The path is empty if
- * the two are the same state, or if no path leads from `from` to `to`.
- */
-function statesBetween(transitions, from, to) {
-    const ways = new Map([[from, []]]);
-    for (const [state, way] of ways) {
-        for (const next of transitions[state] ?? [])
-            if (!ways.has(next))
-                ways.set(next, [...way, next]);
-    }
-    return ways.get(to) ?? [];
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/installed/restore-record.js
+
 
 
 
@@ -28449,12 +28488,15 @@ async function tryToRestoreRecord(host, known) {
         return toHostError(error, `writing ${host.layout.installed} again`);
     }
 }
-/** Returns undefined if the file cannot be read or is not a record. */
+/** Returns undefined if the file is not a record, or is not for this user. Throws any other error of the system. */
 function tryToRead(layout) {
     try {
         return readRecordFile(layout);
     }
-    catch {
+    catch (error) {
+        const cause = error instanceof Error ? error.cause : undefined;
+        if (isSystemError(cause) && !['EACCES', 'EPERM'].includes(errnoOf(cause) ?? ''))
+            throw error;
         return undefined;
     }
 }
@@ -30803,6 +30845,12 @@ async function noteInstalledVersion({ layout, request, record }) {
 
 /** Enough for the honest use of anchors, too few for a bomb. */
 const MAX_ALIAS_COUNT = 100;
+/** Numbers, in any notation of YAML 1.1, of YAML 1.2 or of a reader such as PyYAML. */
+const NUMBER = /^[-+]?(?:0b[01_]+|0x[\da-f_]+|0o[0-7_]+|\d[\d_]*(?::[0-5]?\d)*(?:\.[\d_]*)?(?:e[-+]?\d+)?|\.[\d_]+(?:e[-+]?\d+)?|\.inf|\.nan)$/i;
+/** Words that stand for a truth value, for nothing or for something else in at least one version of YAML. */
+const WORD = /^(?:~|null|y|yes|n|no|true|false|on|off|=|<<|)$/i;
+const DATE = /^\d{4}-(?:\d\d-\d\d$|\d\d?-\d\d?(?:t|\s+)\d\d?:\d\d:\d\d)/i;
+const TEXT_TAG = 'tag:yaml.org,2002:str';
 /** The reason a foreign text is refused. The message continues a sentence that begins with the file's name. */
 class StrictYamlProblem extends Error {
     /** Whether the text could be read in more than one way, or costs too much. Otherwise, the text is not valid. */
@@ -30814,7 +30862,7 @@ class StrictYamlProblem extends Error {
 }
 /**
  * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
- * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers. Throws StrictYamlProblem if the
+ * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws StrictYamlProblem if the
  * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
  */
 function readStrictYaml(text, limits) {
@@ -30822,6 +30870,23 @@ function readStrictYaml(text, limits) {
     const document = readDocument(runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
     refuseAmbiguousNodes(document);
     return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
+}
+/** Returns the node at `path`, or what it is an alias of; null for a key without a value, undefined without a key. */
+function nodeAt(document, path) {
+    return path.reduce((at, key) => {
+        if (!(0,dist/* isCollection */.P3)(at) || !at.has(key))
+            return undefined;
+        const node = at.get(key, true) ?? null;
+        return (0,dist/* isAlias */.Vj)(node) ? node.resolve(document) : node;
+    }, document.contents);
+}
+/** True for a scalar that every reader takes for the same text: it is in quotes, or looks like nothing but text. */
+function isTextForAll(node) {
+    if (!(0,dist/* isScalar */.jn)(node) || typeof node.value !== 'string')
+        return false;
+    if (node.tag !== undefined)
+        return node.tag === TEXT_TAG;
+    return node.type !== 'PLAIN' || ![NUMBER, WORD, DATE].some(form => form.test(node.value));
 }
 function refuseAmbiguousText(text, { bytes }) {
     if (Buffer.byteLength(text) > bytes)
@@ -31608,18 +31673,17 @@ function stagedItems({ tree, staged }, keepPaths) {
 
 
 
+/** More digits than this are not the same number in every reader. */
+const MAX_VERSION_DIGITS = 15;
 const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
+/** Without `name` and `version`, whose characters count. */
 const plugin_yaml_schema = object({
-    name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
-    version: schemas_nullish(union([schemas_string(), schemas_number()])),
     execution_mode: schemas_nullish(schemas_string()),
     entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
     environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
     envconfiguration: optional(unknown()),
 });
 const EXPECTED = {
-    name: 'text',
-    version: 'text or a number',
     execution_mode: 'text',
     entry_point: 'a path',
     environment: 'a map with the lists "required" and "optional" of names',
@@ -31627,24 +31691,46 @@ const EXPECTED = {
 const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
- * the fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
- * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure in it.
- * Ignores unknown keys.
+ * the other fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
+ * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure, name,
+ * version or other value of these fields in it. Ignores unknown keys.
  */
 function parsePluginYaml(text) {
-    const { document, value } = readYaml(text);
-    const parsed = plugin_yaml_schema.safeParse(value);
+    const yaml = readYaml(text);
+    const parsed = plugin_yaml_schema.safeParse(yaml.value);
     if (!parsed.success)
         throw notAPlugin(plugin_yaml_problemOf(parsed.error));
-    return toPluginYaml(parsed.data, versionSourceOf(document));
+    const problem = unlikeTextProblem(yaml, parsed.data);
+    if (problem !== undefined)
+        throw invalid(problem);
+    return toPluginYaml(parsed.data, yaml.document);
 }
-/**
- * Returns why `parsePluginYaml` refuses a file with this value, as the end of a sentence about the file; undefined if
- * it does not.
- */
-function pluginYamlProblem(value) {
-    const { error } = plugin_yaml_schema.safeParse(value);
-    return error && plugin_yaml_problemOf(error);
+/** Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not. */
+function pluginYamlProblem(yaml) {
+    const { data, error } = plugin_yaml_schema.safeParse(yaml.value);
+    return error === undefined ? unlikeTextProblem(yaml, data) : plugin_yaml_problemOf(error);
+}
+/** Returns what is wrong with the first value that is not the same text, or version, for all readers. */
+function unlikeTextProblem({ document }, { environment, ...data }) {
+    const names = ['required', 'optional'].flatMap(list => (environment?.[list] ?? []).map((_, index) => ['environment', list, index]));
+    const texts = ['execution_mode', 'entry_point'].filter(key => (data[key] ?? undefined) !== undefined);
+    for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names]) {
+        const node = nodeAt(document, path);
+        const isVersion = path[0] === 'version';
+        if (node === undefined || isTextForAll(node) || (isVersion && isCanonicalNumber(node)))
+            continue;
+        const except = isVersion ? `, nor a plain number of at most ${MAX_VERSION_DIGITS} digits` : '';
+        return `has a value at ${path.join('.')} that is not text for every YAML parser${except} (quote it)`;
+    }
+    return undefined;
+}
+/** True for a number that every reader reads alike, and that Python prints without an exponent. */
+function isCanonicalNumber(node) {
+    if (!(0,dist/* isScalar */.jn)(node) || node.type !== 'PLAIN' || node.tag !== undefined)
+        return false;
+    const written = node.source ?? '';
+    const isPlain = /^(?:0|[1-9]\d*)(?:\.\d+)?$/.test(written) && !written.startsWith('0.0000');
+    return isPlain && written.replace('.', '').length <= MAX_VERSION_DIGITS;
 }
 function plugin_yaml_problemOf({ issues }) {
     const path = issues[0]?.path ?? [];
@@ -31666,20 +31752,10 @@ function readYaml(text) {
         throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
     }
 }
-/** Returns the version's characters in the file, which a parsed number does not preserve. */
-function versionSourceOf(document) {
-    if (!(0,dist/* isMap */.jh)(document.contents))
-        return undefined;
-    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
-    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
-    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
-}
-function toPluginYaml(data, versionSource) {
-    const version = data.version ?? undefined;
+function toPluginYaml(data, document) {
     return {
-        name: data.name ?? undefined,
-        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
-        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+        name: printedBy(nodeAt(document, ['name'])),
+        version: printedBy(nodeAt(document, ['version'])),
         executionMode: data.execution_mode ?? undefined,
         entryPoint: data.entry_point ?? undefined,
         environment: {
@@ -31690,9 +31766,11 @@ function toPluginYaml(data, versionSource) {
         injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
     };
 }
-function asPythonPrints(value, source) {
-    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
-    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
+/** Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros. */
+function printedBy(node) {
+    if (!(0,dist/* isScalar */.jn)(node))
+        return undefined;
+    return typeof node.value === 'string' ? node.value : node.source?.replace(/(\.\d+?)0+$/, '$1');
 }
 function notAPlugin(problem) {
     return new ArtifactError('not_a_plugin', plugin_yaml_refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"));
@@ -35723,7 +35801,7 @@ const TOP = 0;
 const TYPES = ['directory', 'file', 'symlink'];
 /** Stands for no child, and for the entry of a directory that is so far only implied by the paths below it. */
 const NONE = -1;
-const WORD = 2 ** 32;
+const planned_tree_WORD = 2 ** 32;
 /**
  * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
  * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
@@ -35745,7 +35823,7 @@ class PlannedTree {
     #index = new HashIndex();
     /** Finds an entered directory by its path, so that the depth of the directory costs nothing. */
     #known = new HashIndex();
-    #key = [(0,external_node_crypto_namespaceObject.randomInt)(WORD), (0,external_node_crypto_namespaceObject.randomInt)(WORD)];
+    #key = [(0,external_node_crypto_namespaceObject.randomInt)(planned_tree_WORD), (0,external_node_crypto_namespaceObject.randomInt)(planned_tree_WORD)];
     /** The directory that was entered last: most entries are in the same directory as the previous entry. */
     #entered = { directory: TOP, path: '' };
     /** The directory paths that have been needed so far. All paths below a directory share the text of its path. */
@@ -37185,14 +37263,15 @@ async function unpackArtifact({ request, tools }, verified, folder) {
  * claim at all.
  */
 function decideVersion(claims, pluginYaml) {
-    const { version, versionAsWritten } = pluginYaml ?? {};
+    const version = pluginYaml?.version;
     const { headerVersion } = claims.served;
-    if (version !== undefined && versionAsWritten !== undefined) {
+    if (version !== undefined) {
         const claimed = claimedVersion(claims);
-        const found = [versionAsWritten, version].find(name => claimed === undefined || isSameVersion(name, claimed));
-        if (found === undefined || !versionSchema.safeParse(found).success)
-            throw claimed === undefined ? unusable(version) : mismatch(claims, version);
-        return { version: found, source: 'plugin.yaml' };
+        if (claimed !== undefined && !isSameVersion(version, claimed))
+            throw mismatch(claims, version);
+        if (!versionSchema.safeParse(version).success)
+            throw unusable(version);
+        return { version, source: 'plugin.yaml' };
     }
     if (headerVersion !== undefined)
         return { version: headerVersion, source: 'header' };
@@ -37212,7 +37291,9 @@ function mismatch({ asked, served }, found) {
     const claim = asked === undefined && served.headerVersion !== undefined
         ? `The hub says that it served version ${served.headerVersion}`
         : `The requested version is ${asked ?? 'latest'}`;
-    return new ArtifactError('version_mismatch', `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`);
+    const isSameNumber = Number(asked ?? served.headerVersion) === Number(found);
+    const hint = isSameNumber ? ' (without quotes, it is a number, and loses its final zeros)' : '';
+    return new ArtifactError('version_mismatch', `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}"${hint}: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
@@ -42978,8 +43059,8 @@ function fetch_parts_versionOf({ shelf, id, version }, { staged, tree }) {
     const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml');
     if (shelf !== 'plugins' || !hasPluginYaml)
         return version;
-    const { versionAsWritten } = readPartPluginYaml({ shelf, id }, staged);
-    return versionSchema.safeParse(versionAsWritten).data ?? version;
+    const { version: own } = readPartPluginYaml({ shelf, id }, staged);
+    return versionSchema.safeParse(own).data ?? version;
 }
 
 ;// CONCATENATED MODULE: ./build/project/parts/part.js
@@ -44549,8 +44630,6 @@ function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
     return hub_report_createReportSender(createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access), access);
 }
 
-;// CONCATENATED MODULE: external "node:events"
-const external_node_events_namespaceObject = require("node:events");
 ;// CONCATENATED MODULE: external "node:stream/promises"
 const external_node_stream_promises_namespaceObject = require("node:stream/promises");
 ;// CONCATENATED MODULE: ./build/net/relay/relay.js
@@ -44683,7 +44762,6 @@ async function connectThrough(proxy, target) {
 
 ;// CONCATENATED MODULE: ./build/sources/git/git-settings.js
 
-
 const HELPER = 'bounded';
 /**
  * The memory limit for the process that talks to the server. That process holds the whole list of refs, which can be
@@ -44738,7 +44816,7 @@ function gitEnvironment({ home, repository }, settings = []) {
         [`GIT_CONFIG_VALUE_${index}`, value],
     ]);
     return allowedEnvironment({
-        ...{ PATH: absolutePath(), HOME: home, XDG_CONFIG_HOME: home, LANG: 'C', LC_ALL: 'C' },
+        ...{ HOME: home, XDG_CONFIG_HOME: home, LANG: 'C', LC_ALL: 'C' },
         ...{
             GIT_DIR: repository,
             GIT_CONFIG_NOSYSTEM: '1',
@@ -44750,11 +44828,6 @@ function gitEnvironment({ home, repository }, settings = []) {
         GIT_CONFIG_COUNT: String(all.length),
         ...Object.fromEntries(numbered),
     });
-}
-/** Drops relative paths: git runs in a folder that we have just created, and must not find a program there. */
-function absolutePath() {
-    const folders = (process.env['PATH'] ?? '').split(external_node_path_namespaceObject.delimiter).filter(folder => folder.startsWith('/'));
-    return folders.join(external_node_path_namespaceObject.delimiter);
 }
 
 ;// CONCATENATED MODULE: ./build/sources/git/fetch-commit.js
@@ -46646,10 +46719,8 @@ function verify_verifyVersion({ layout, request }, part) {
     if (!isOwn || isBelow(part.keepPaths)(verify_PLUGIN_YAML))
         return;
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
-    const { version, versionAsWritten } = readPluginYaml(root);
-    if (version === undefined)
-        return;
-    if (![version, versionAsWritten].some(name => name !== undefined && isSameVersion(name, part.version)))
+    const { version } = readPluginYaml(root);
+    if (version !== undefined && !isSameVersion(version, part.version))
         throw otherVersion(layout.installed, { root, recorded: part.version, found: version });
 }
 async function verifySnapshot({ layout, tools }, part) {

@@ -61,14 +61,13 @@ function versionIn({ version: packaged }: PluginYaml, given: string | undefined)
     if (given) return given
     throw new UsageError(`${PLUGIN_YAML} has no version: add the line 'version: "1.0.0"', or name one with --version.`)
   }
-  const [written] = packaged
-  const { error } = newVersionSchema.safeParse(written)
+  const { error } = newVersionSchema.safeParse(packaged)
   if (error !== undefined)
-    throw new HubError(400, `The version ${shown(written)} in ${PLUGIN_YAML} ${error.issues[0]?.message}: correct it.`)
-  if (given === undefined || packaged.some(name => withoutV(name) === withoutV(given))) return given ?? written
+    throw new HubError(400, `The version ${shown(packaged)} in ${PLUGIN_YAML} ${error.issues[0]?.message}: correct it.`)
+  if (given === undefined || withoutV(packaged) === withoutV(given)) return given ?? packaged
   throw new HubError(
     400,
-    `The version in ${PLUGIN_YAML} is ${written}, but --version is ${given}: remove --version, or correct the file.`,
+    `The version in ${PLUGIN_YAML} is ${packaged}, but --version is ${given}: remove --version, or correct the file.`,
   )
 }
 

@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer'
 import { posix } from 'node:path'
-import { type Document, isAlias, isMap, isScalar, LineCounter, parseDocument, type Scalar, visit } from 'yaml'
+import { type Document, isMap, isScalar, LineCounter, parseDocument, type Scalar, visit } from 'yaml'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
-import { MAX_PLUGIN_YAML_BYTES, requireShallowYaml, requireYamlSize } from '../yaml-document.ts'
+import { MAX_PLUGIN_YAML_BYTES, readText, readVersion, requireShallowYaml, requireYamlSize } from '../yaml-document.ts'
 
 export const PLUGIN_YAML = 'plugin.yaml'
 
@@ -16,18 +16,14 @@ const STRANGE =
   /\r(?!\n)|[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
 
 const names = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
-/** The fields of a plugin's description that clients read. Other keys are the plugin's own. */
+/** The fields that clients read, apart from the name and the version. Other keys are the plugin's own. */
 const pluginSchema = z.object({
-  name: z.union([z.string(), z.number()]).nullish(),
-  version: z.union([z.string(), z.number()]).nullish(),
   execution_mode: z.string().nullish(),
   entry_point: z.string().min(1).nullish(),
   environment: z.object({ required: names, optional: names }).nullish(),
 })
 
 const EXPECTED: Readonly<Record<string, string>> = {
-  name: 'text or a number',
-  version: 'a version, such as "1.0.0"',
   execution_mode: 'one word',
   entry_point: 'a path',
   environment: 'a map with the lists "required" and "optional" of names, such as [GREETER_TOKEN]',
@@ -36,8 +32,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
 /** The name and the version in a plugin's own description. */
 export interface PluginYaml {
   readonly name: string | undefined
-  /** The version as it is written, and as a host prints it: a host may read `1.10` as `1.1`. */
-  readonly version: readonly [written: string, printed: string] | undefined
+  readonly version: string | undefined
 }
 
 /** Throws HubError 400 for a file that clients refuse, or could read in two ways. */
@@ -46,30 +41,19 @@ export function readPluginYaml(bytes: Buffer): PluginYaml {
   const document = parse(textOf(bytes))
   const { success, data, error } = pluginSchema.safeParse(plainValueOf(document))
   if (!success) throw refused(describeIssue(error.issues[0]?.path ?? []))
-  const { name, version, execution_mode: mode, entry_point: entryPoint } = data
+  const { execution_mode: mode, entry_point: entryPoint, environment } = data
   if (SIGNED_MODES.has(mode?.toLowerCase() ?? '') && !isInside(entryPoint ?? '')) throw refused(OUTSIDE)
-  return {
-    name: name?.toString(),
-    version: version === null || version === undefined ? undefined : versionOf(document, version),
-  }
+  const texts = [mode && ['execution_mode'], entryPoint && ['entry_point']].filter(path => Array.isArray(path))
+  const names = (['required', 'optional'] as const).flatMap(list =>
+    (environment?.[list] ?? []).map((_, index) => ['environment', list, index]),
+  )
+  for (const path of [...texts, ...names]) readText(document, path, PLUGIN_YAML)
+  return { name: readText(document, ['name'], PLUGIN_YAML), version: readVersion(document, PLUGIN_YAML) }
 }
 
 function describeIssue(path: readonly PropertyKey[]): string {
   const expected = EXPECTED[String(path[0])]
   return `has a value at ${path.join('.')} that hosts refuse${expected === undefined ? '' : `, because ${path.length > 1 ? String(path[0]) : 'it'} must be ${expected}`}`
-}
-
-function versionOf(document: Document.Parsed, version: string | number): PluginYaml['version'] {
-  const node = document.get('version', true)
-  const scalar = isAlias(node) ? node.resolve(document) : node
-  const written = isScalar(scalar) ? (scalar.source ?? String(version)) : String(version)
-  return [written, typeof version === 'number' ? asPythonPrints(version, written) : version]
-}
-
-/** A Python host prints the numbers `1.0` and `1e3` as `1.0` and `1000.0`; JavaScript prints `1` and `1000`. */
-function asPythonPrints(value: number, written: string): string {
-  const isFraction = /[.e]/i.test(written) && !/^[-+]?0x/i.test(written)
-  return isFraction && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)
 }
 
 function isInside(entryPoint: string): boolean {

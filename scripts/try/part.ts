@@ -6,7 +6,7 @@ import { UsageError } from '../../hub/errors.ts'
 import type { ListingId } from '../../hub/marketplace/catalogue.ts'
 import { type Kind, slugOf } from '../../hub/names.ts'
 import { type PluginYaml, parsePluginYaml, pluginYamlProblem } from '../../src/core/content/plugin-yaml.ts'
-import { readStrictYaml, StrictYamlProblem } from '../../src/core/document/strict-yaml.ts'
+import { readStrictYaml, type StrictYaml, StrictYamlProblem } from '../../src/core/document/strict-yaml.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../src/core/limits.ts'
 import { needsPluginSig } from '../../src/install/host/plugin-sig.ts'
@@ -49,7 +49,7 @@ export function readPart(folder: string, given: GivenPart): Part {
     slug: given.slug === undefined ? toSlug(described?.name ?? basename(resolve(folder))) : parseSlug(given.slug),
     ownSlug: slugOf(described?.name ?? ''),
     version: described === undefined ? (given.version ?? FIRST_VERSION) : versionOf(folder, described, given.version),
-    versionFile: described?.versionAsWritten === undefined ? undefined : 'plugin.yaml',
+    versionFile: described?.version === undefined ? undefined : 'plugin.yaml',
     isSigned: described !== undefined && needsPluginSig(described),
   }
 }
@@ -73,9 +73,9 @@ function readOwnPluginYaml(folder: string): PluginYaml {
 }
 
 /** Throws ArtifactError `not_a_plugin`, addressed to the author of the file, unless the text is strict YAML. */
-function parseStrictYaml(path: string, text: string): unknown {
+function parseStrictYaml(path: string, text: string): StrictYaml {
   try {
-    return readStrictYaml(text, PLUGIN_YAML_LIMITS).value
+    return readStrictYaml(text, PLUGIN_YAML_LIMITS)
   } catch (error) {
     if (!(error instanceof StrictYamlProblem)) throw error
     const line = error.isAmbiguous
@@ -92,7 +92,7 @@ function toSlug(name: string): string {
   throw new UsageError(`The name ${JSON.stringify(name)} cannot become a slug: name one with --slug.`)
 }
 
-function versionOf(folder: string, { versionAsWritten: version }: PluginYaml, given: string | undefined): string {
+function versionOf(folder: string, { version }: PluginYaml, given: string | undefined): string {
   if (version !== undefined && given !== undefined && version !== given)
     throw new UsageError(
       `${join(folder, 'plugin.yaml')} says version ${version}, but --version says ${given}: remove --version, or change the file.`,

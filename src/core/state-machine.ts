@@ -43,7 +43,12 @@ export function createStateMachine<State extends string>(
 export function statesBetween(transitions: Transitions<string>, from: string, to: string): string[] {
   const ways = new Map<string, string[]>([[from, []]])
   for (const [state, way] of ways) {
-    for (const next of transitions[state] ?? []) if (!ways.has(next)) ways.set(next, [...way, next])
+    for (const next of statesAfter(transitions, state) ?? []) if (!ways.has(next)) ways.set(next, [...way, next])
   }
   return ways.get(to) ?? []
+}
+
+/** Returns undefined for a state that the table does not have, whatever its name: journals contain foreign names. */
+export function statesAfter(transitions: Transitions<string>, state: string): readonly string[] | undefined {
+  return Object.hasOwn(transitions, state) ? transitions[state] : undefined
 }

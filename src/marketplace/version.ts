@@ -28,14 +28,13 @@ export interface VersionClaims {
  * claim at all.
  */
 export function decideVersion(claims: VersionClaims, pluginYaml: PluginYaml | undefined): DeployedVersion {
-  const { version, versionAsWritten } = pluginYaml ?? {}
+  const version = pluginYaml?.version
   const { headerVersion } = claims.served
-  if (version !== undefined && versionAsWritten !== undefined) {
+  if (version !== undefined) {
     const claimed = claimedVersion(claims)
-    const found = [versionAsWritten, version].find(name => claimed === undefined || isSameVersion(name, claimed))
-    if (found === undefined || !versionSchema.safeParse(found).success)
-      throw claimed === undefined ? unusable(version) : mismatch(claims, version)
-    return { version: found, source: 'plugin.yaml' }
+    if (claimed !== undefined && !isSameVersion(version, claimed)) throw mismatch(claims, version)
+    if (!versionSchema.safeParse(version).success) throw unusable(version)
+    return { version, source: 'plugin.yaml' }
   }
   if (headerVersion !== undefined) return { version: headerVersion, source: 'header' }
   const requested = claims.asked ?? claims.listed
@@ -64,8 +63,10 @@ function mismatch({ asked, served }: VersionClaims, found: string): ArtifactErro
     asked === undefined && served.headerVersion !== undefined
       ? `The hub says that it served version ${served.headerVersion}`
       : `The requested version is ${asked ?? 'latest'}`
+  const isSameNumber = Number(asked ?? served.headerVersion) === Number(found)
+  const hint = isSameNumber ? ' (without quotes, it is a number, and loses its final zeros)' : ''
   return new ArtifactError(
     'version_mismatch',
-    `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`,
+    `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}"${hint}: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`,
   )
 }

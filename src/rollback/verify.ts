@@ -37,9 +37,8 @@ function verifyVersion({ layout, request }: RunningRollback, part: Restored): vo
   const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained)
   if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML)) return
   const root = join(snapshotsPath(layout, part), part.retained.name)
-  const { version, versionAsWritten } = readPluginYaml(root)
-  if (version === undefined) return
-  if (![version, versionAsWritten].some(name => name !== undefined && isSameVersion(name, part.version)))
+  const { version } = readPluginYaml(root)
+  if (version !== undefined && !isSameVersion(version, part.version))
     throw otherVersion(layout.installed, { root, recorded: part.version, found: version })
 }
 

@@ -43,6 +43,8 @@ describe('statesBetween', () => {
     ['done', 'home', []],
     ['home', 'nowhere', []],
     ['nowhere', 'home', []],
+    ['__proto__', 'home', []],
+    ['constructor', 'home', []],
   ]
   for (const [from, to, way] of ways) {
     it(`finds ${way.join(', ') || 'nothing'} from ${from} to ${to}`, () => {

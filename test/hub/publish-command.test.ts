@@ -5,13 +5,17 @@ import { join, resolve } from 'node:path'
 import { describe, it } from 'node:test'
 import { zipFolder } from '../../hub/folder-archive.ts'
 import { readPluginYaml } from '../../hub/marketplace/plugin-yaml.ts'
+import { parsePluginDescription } from '../../hub/project/plugin-description.ts'
 import { parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
+import { VERSION_SCALARS } from '../core/content/version-scalars.ts'
 import { CLI, hub } from './run-cli.ts'
 import { newFolder, SIGNING_SECRET } from './running-hub.ts'
 
 const PLUGIN = resolve(import.meta.dirname, '../../examples/plugin')
 const SERVICE = resolve(import.meta.dirname, '../../examples/service')
 const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
+
+const QUOTE_IT = { name: 'HubError', status: 400, message: /^The [\w.]+ in plugin\.yaml .*: quote it\.$/ }
 
 describe('publishing without the options whose values plugin.yaml gives', () => {
   it('publishes a folder, a ZIP and a commit under the name and version in plugin.yaml', async t => {
@@ -77,9 +81,9 @@ describe('publishing without the options whose values plugin.yaml gives', () => 
   })
 
   for (const [yaml, published] of [
-    ['name: greeter\nversion: 1.10\n', 'greeter 1.10'],
+    ['name: greeter\nversion: 1.11\n', 'greeter 1.11'],
     ['name: My Plugin!\nversion: "2.0.0"\n', 'my-plugin 2.0.0'],
-    ['name: 7\nversion: 2\n', '7 2'],
+    ['name: "7"\nversion: 2\n', '7 2'],
     ['name: greeter\nversion: v3.1.0-beta.1\n', 'greeter v3.1.0-beta.1'],
   ] as const) {
     it(`publishes ${published}, which a host reads as the same`, async t => {
@@ -90,32 +94,27 @@ describe('publishing without the options whose values plugin.yaml gives', () => 
       assert.equal(code, 0, stderr)
       assert.ok(stdout.startsWith(`Published the plugin ${published}: `), stdout)
       const [ours, hosts] = [readPluginYaml(Buffer.from(yaml)), parsePluginYaml(yaml)]
-      assert.deepEqual([ours.name, ours.version?.[0]], [hosts.name, hosts.versionAsWritten])
+      assert.deepEqual([ours.name, ours.version], [hosts.name, hosts.version])
     })
   }
 
-  it('accepts a version as it is written and as hosts print it', () => {
-    const spellings = [
-      '1.0',
-      '1.10',
-      '2',
-      '01',
-      '1e3',
-      '1.5e3',
-      '0x1e',
-      '.5',
-      '1.',
-      '1_000',
-      '"1.0"',
-      "'2'",
-      'v1',
-      '-0',
-    ]
-    for (const spelling of spellings)
-      for (const yaml of [`version: ${spelling}\n`, `a: &v ${spelling}\nversion: *v\n`]) {
-        const { version, versionAsWritten } = parsePluginYaml(yaml)
-        assert.deepEqual(readPluginYaml(Buffer.from(yaml)).version, [versionAsWritten, version], yaml)
-      }
+  for (const [scalar, version] of VERSION_SCALARS) {
+    const text = `version: ${scalar}\n`
+    const isRefused = version === undefined || /^\d+\.\d*0$/.test(scalar)
+    it(`${isRefused ? 'refuses' : 'accepts'} ${JSON.stringify(text)}, in a plugin and in a project`, () => {
+      if (isRefused) assert.throws(() => readPluginYaml(Buffer.from(text)), QUOTE_IT)
+      else assert.equal(readPluginYaml(Buffer.from(text)).version, version)
+      if (isRefused) assert.throws(() => parsePluginDescription(text, 'plugin.yaml'), QUOTE_IT)
+      else if (version !== '~') assert.equal(parsePluginDescription(text, 'plugin.yaml').version, version)
+    })
+  }
+
+  it('refuses other values that YAML parsers read differently', () => {
+    for (const text of [
+      ...['name: 7\n', 'name: 010\n', 'name:\n', '{version}\n', 'entry_point: 1_0\n', 'execution_mode: off\n'],
+      'environment: {required: [NO]}\n',
+    ])
+      assert.throws(() => readPluginYaml(Buffer.from(text)), QUOTE_IT, text)
   })
 
   it('names the version to raise if it was published with other files', async t => {

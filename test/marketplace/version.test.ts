@@ -17,9 +17,9 @@ describe('decideVersion', () => {
     ['1.4.0', '9.9.9', 'version: "1.4.0"', '1.4.0', 'plugin.yaml'],
     ['v1.4.0', undefined, 'version: 1.4.0', '1.4.0', 'plugin.yaml'],
     ['1.4.0', undefined, 'version: v1.4.0', 'v1.4.0', 'plugin.yaml'],
-    ['1.10', undefined, 'version: 1.10', '1.10', 'plugin.yaml'],
+    ['1.10', undefined, 'version: "1.10"', '1.10', 'plugin.yaml'],
     ['1.1', undefined, 'version: 1.10', '1.1', 'plugin.yaml'],
-    [undefined, undefined, 'version: 1.10', '1.10', 'plugin.yaml'],
+    [undefined, undefined, 'version: 1.10', '1.1', 'plugin.yaml'],
     ['1.4.0', '1.4.0', 'name: x', '1.4.0', 'header'],
     ['1.4.0', undefined, 'name: x', '1.4.0', 'requested'],
     ['1.4.0', 'v1.4.0', undefined, 'v1.4.0', 'header'],
@@ -40,6 +40,7 @@ describe('decideVersion', () => {
     ['1.4.0', undefined, 'version: "1.4.1"', 'version_mismatch'],
     ['1.4.0', '1.4.0', 'version: "1.4.1"', 'version_mismatch'],
     [undefined, '1.4.0', 'version: "1.4.1"', 'version_mismatch'],
+    ['1.10', '1.10', 'version: 1.10', 'version_mismatch'],
     [undefined, undefined, 'version: "../../x"', 'version_mismatch'],
     [undefined, undefined, 'version: ""', 'version_mismatch'],
     [undefined, undefined, undefined, 'no_published_version'],
@@ -59,6 +60,11 @@ describe('decideVersion', () => {
     assert.throws(() => decideVersion(claims(undefined, undefined), wrong), { message: invalid })
     const other = /^The requested version is 1\.4\.0, but the artifact's plugin\.yaml says "\.\.\/\.\.\/x": /
     assert.throws(() => decideVersion(claims('1.4.0', undefined), wrong), { message: other })
+  })
+
+  it('says why a number is another version than the requested one', () => {
+    const message = /plugin\.yaml says "1\.1" \(without quotes, it is a number, and loses its final zeros\): /
+    assert.throws(() => decideVersion(claims('1.10', undefined), parsePluginYaml('version: 1.10')), { message })
   })
 
   it('uses the listed version for latest only if neither the header nor plugin.yaml names one', () => {

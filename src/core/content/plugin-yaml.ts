@@ -1,6 +1,6 @@
-import { type Document, isAlias, isMap, isScalar } from 'yaml'
+import { type Document, isScalar } from 'yaml'
 import { z } from 'zod/mini'
-import { readStrictYaml, type StrictYaml, StrictYamlProblem } from '../document/strict-yaml.ts'
+import { isTextForAll, nodeAt, readStrictYaml, type StrictYaml, StrictYamlProblem } from '../document/strict-yaml.ts'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { PLUGIN_YAML_LIMITS } from '../limits.ts'
@@ -16,8 +16,6 @@ export interface PluginYaml {
   name: string | undefined
   /** The version as a Python host prints it: an unquoted `1.0` stays `1.0`, and an unquoted `1.10` becomes `1.1`. */
   version: string | undefined
-  /** The characters of the version in the file, without quotes: `1.10` stays `1.10`. */
-  versionAsWritten: string | undefined
   executionMode: string | undefined
   entryPoint: string | undefined
   environment: VariableNames
@@ -25,18 +23,18 @@ export interface PluginYaml {
   injectsEnv: boolean
 }
 
+/** More digits than this are not the same number in every reader. */
+const MAX_VERSION_DIGITS = 15
+
 const variableNames = z.nullish(z.array(z.string().check(z.regex(/^[^\r\n]+$/))))
+/** Without `name` and `version`, whose characters count. */
 const schema = z.object({
-  name: z.nullish(z.pipe(z.union([z.string(), z.number()]), z.transform(String))),
-  version: z.nullish(z.union([z.string(), z.number()])),
   execution_mode: z.nullish(z.string()),
   entry_point: z.nullish(z.string().check(z.minLength(1))),
   environment: z.nullish(z.object({ required: variableNames, optional: variableNames })),
   envconfiguration: z.optional(z.unknown()),
 })
 const EXPECTED: Readonly<Record<string, string>> = {
-  name: 'text',
-  version: 'text or a number',
   execution_mode: 'text',
   entry_point: 'a path',
   environment: 'a map with the lists "required" and "optional" of names',
@@ -45,24 +43,49 @@ const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().
 
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
- * the fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
- * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure in it.
- * Ignores unknown keys.
+ * the other fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
+ * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure, name,
+ * version or other value of these fields in it. Ignores unknown keys.
  */
 export function parsePluginYaml(text: string): PluginYaml {
-  const { document, value } = readYaml(text)
-  const parsed = schema.safeParse(value)
+  const yaml = readYaml(text)
+  const parsed = schema.safeParse(yaml.value)
   if (!parsed.success) throw notAPlugin(problemOf(parsed.error))
-  return toPluginYaml(parsed.data, versionSourceOf(document))
+  const problem = unlikeTextProblem(yaml, parsed.data)
+  if (problem !== undefined) throw invalid(problem)
+  return toPluginYaml(parsed.data, yaml.document)
 }
 
-/**
- * Returns why `parsePluginYaml` refuses a file with this value, as the end of a sentence about the file; undefined if
- * it does not.
- */
-export function pluginYamlProblem(value: unknown): string | undefined {
-  const { error } = schema.safeParse(value)
-  return error && problemOf(error)
+/** Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not. */
+export function pluginYamlProblem(yaml: StrictYaml): string | undefined {
+  const { data, error } = schema.safeParse(yaml.value)
+  return error === undefined ? unlikeTextProblem(yaml, data) : problemOf(error)
+}
+
+/** Returns what is wrong with the first value that is not the same text, or version, for all readers. */
+function unlikeTextProblem({ document }: StrictYaml, { environment, ...data }: Fields): string | undefined {
+  const names = (['required', 'optional'] as const).flatMap(list =>
+    (environment?.[list] ?? []).map((_, index) => ['environment', list, index] as const),
+  )
+  const texts = (['execution_mode', 'entry_point'] as const).filter(key => (data[key] ?? undefined) !== undefined)
+  for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names]) {
+    const node = nodeAt(document, path)
+    const isVersion = path[0] === 'version'
+    if (node === undefined || isTextForAll(node) || (isVersion && isCanonicalNumber(node))) continue
+    const except = isVersion ? `, nor a plain number of at most ${MAX_VERSION_DIGITS} digits` : ''
+    return `has a value at ${path.join('.')} that is not text for every YAML parser${except} (quote it)`
+  }
+  return undefined
+}
+
+type Fields = z.infer<typeof schema>
+
+/** True for a number that every reader reads alike, and that Python prints without an exponent. */
+function isCanonicalNumber(node: unknown): boolean {
+  if (!isScalar(node) || node.type !== 'PLAIN' || node.tag !== undefined) return false
+  const written = node.source ?? ''
+  const isPlain = /^(?:0|[1-9]\d*)(?:\.\d+)?$/.test(written) && !written.startsWith('0.0000')
+  return isPlain && written.replace('.', '').length <= MAX_VERSION_DIGITS
 }
 
 function problemOf({ issues }: { readonly issues: readonly z.core.$ZodIssue[] }): string {
@@ -86,20 +109,10 @@ function readYaml(text: string): StrictYaml {
   }
 }
 
-/** Returns the version's characters in the file, which a parsed number does not preserve. */
-function versionSourceOf(document: Document.Parsed): string | undefined {
-  if (!isMap(document.contents)) return undefined
-  const written = document.contents.items.findLast(({ key }) => isScalar(key) && key.value === 'version')?.value
-  const node = isAlias(written) ? written.resolve(document) : written
-  return isScalar(node) ? node.source : undefined
-}
-
-function toPluginYaml(data: z.infer<typeof schema>, versionSource: string | undefined): PluginYaml {
-  const version = data.version ?? undefined
+function toPluginYaml(data: Fields, document: Document.Parsed): PluginYaml {
   return {
-    name: data.name ?? undefined,
-    version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
-    versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+    name: printedBy(nodeAt(document, ['name'])),
+    version: printedBy(nodeAt(document, ['version'])),
     executionMode: data.execution_mode ?? undefined,
     entryPoint: data.entry_point ?? undefined,
     environment: {
@@ -111,9 +124,10 @@ function toPluginYaml(data: z.infer<typeof schema>, versionSource: string | unde
   }
 }
 
-function asPythonPrints(value: number, source: string | undefined): string {
-  const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source)
-  return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)
+/** Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros. */
+function printedBy(node: unknown): string | undefined {
+  if (!isScalar(node)) return undefined
+  return typeof node.value === 'string' ? node.value : node.source?.replace(/(\.\d+?)0+$/, '$1')
 }
 
 function notAPlugin(problem: string): ArtifactError {

@@ -6,7 +6,8 @@ export function keysOfSchema(schema: z.core.$ZodType | undefined, path: readonly
   switch (def?.type) {
     case 'object': {
       const [key, ...rest] = path
-      return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest)
+      if (key === undefined) return Object.keys(def.shape)
+      return Object.hasOwn(def.shape, key) ? keysOfSchema(def.shape[String(key)], rest) : []
     }
     case 'record':
       return path.length === 0 ? [] : keysOfSchema(def.valueType, path.slice(1))

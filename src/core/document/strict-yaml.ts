@@ -1,4 +1,4 @@
-import { type Document, isScalar, type Scalar, visit } from 'yaml'
+import { type Document, isAlias, isCollection, isScalar, type Scalar, visit } from 'yaml'
 import { cleanForeignText } from '../foreign-text.ts'
 import type { YamlLimits } from '../limits.ts'
 import { runToEnd } from '../pausing-work.ts'
@@ -7,6 +7,14 @@ import { ambiguousCharacter, unreadableCharacter } from './unreadable-character.
 
 /** Enough for the honest use of anchors, too few for a bomb. */
 const MAX_ALIAS_COUNT = 100
+
+/** Numbers, in any notation of YAML 1.1, of YAML 1.2 or of a reader such as PyYAML. */
+const NUMBER =
+  /^[-+]?(?:0b[01_]+|0x[\da-f_]+|0o[0-7_]+|\d[\d_]*(?::[0-5]?\d)*(?:\.[\d_]*)?(?:e[-+]?\d+)?|\.[\d_]+(?:e[-+]?\d+)?|\.inf|\.nan)$/i
+/** Words that stand for a truth value, for nothing or for something else in at least one version of YAML. */
+const WORD = /^(?:~|null|y|yes|n|no|true|false|on|off|=|<<|)$/i
+const DATE = /^\d{4}-(?:\d\d-\d\d$|\d\d?-\d\d?(?:t|\s+)\d\d?:\d\d:\d\d)/i
+const TEXT_TAG = 'tag:yaml.org,2002:str'
 
 /** The reason a foreign text is refused. The message continues a sentence that begins with the file's name. */
 export class StrictYamlProblem extends Error {
@@ -27,7 +35,7 @@ export interface StrictYaml {
 
 /**
  * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
- * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers. Throws StrictYamlProblem if the
+ * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws StrictYamlProblem if the
  * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
  */
 export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
@@ -35,6 +43,22 @@ export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
   const document = readDocument(runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })))
   refuseAmbiguousNodes(document)
   return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) }
+}
+
+/** Returns the node at `path`, or what it is an alias of; null for a key without a value, undefined without a key. */
+export function nodeAt(document: Document.Parsed, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>((at, key) => {
+    if (!isCollection(at) || !at.has(key)) return undefined
+    const node = at.get(key, true) ?? null
+    return isAlias(node) ? node.resolve(document) : node
+  }, document.contents)
+}
+
+/** True for a scalar that every reader takes for the same text: it is in quotes, or looks like nothing but text. */
+export function isTextForAll(node: unknown): node is Scalar<string> {
+  if (!isScalar(node) || typeof node.value !== 'string') return false
+  if (node.tag !== undefined) return node.tag === TEXT_TAG
+  return node.type !== 'PLAIN' || ![NUMBER, WORD, DATE].some(form => form.test(node.value as string))
 }
 
 function refuseAmbiguousText(text: string, { bytes }: YamlLimits): void {

@@ -1,8 +1,11 @@
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { delimiter } from 'node:path'
 import type { Readable } from 'node:stream'
 import { setTimeout as startTimer } from 'node:timers'
 import { setTimeout } from 'node:timers/promises'
 import { CUT_MARK } from '../../core/foreign-text.ts'
+import { isSystemError } from './system-errors.ts'
 
 export interface ChildRequest {
   /** The program and its arguments; no shell. */
@@ -33,6 +36,8 @@ export type ChildEnd =
 
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 }
 const MAX_OUTPUT_BYTES = 2048
+/** For a PATH without any absolute folder. Without a PATH, some shells also search the current folder. */
+const SYSTEM_PATH = '/usr/bin:/bin'
 /**
  * The time that the output of an exited child may stay open, for example in a daemon that the child left behind, before
  * reading stops.
@@ -48,22 +53,13 @@ const DRAIN_MS = 200
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()
-  const [program, ...args] = request.command
-  const child = spawn(program, args, {
-    env: { ...request.env },
-    stdio: stdioOf(request),
-    detached: true,
-    ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
-  })
+  const child = await startChild(request, stdioOf(request))
+  if (child instanceof Error) return { kind: 'not_started', error: child }
   const streams = [child.stdout, child.stderr].filter(stream => stream !== null)
   const output = collectOutput(streams)
   const stdout = collectOutput(streams.slice(0, 1))
   const closed = new Promise(resolve => child.once('close', resolve))
-  const exited = new Promise<[number | null, NodeJS.Signals | null]>(resolve =>
-    child.once('exit', (code, signal) => resolve([code, signal])),
-  )
-  const failure = await startFailure(child)
-  if (failure !== undefined) return { kind: 'not_started', error: failure }
+  const exited = exitOf(child)
   const stop = stopOn(child.pid as number, request)
   const [code, signal] = await exited
   stop.clear()
@@ -100,20 +96,12 @@ export async function readChild<Read>(
   consume: (stdout: AsyncIterable<Buffer>) => Promise<Read>,
 ): Promise<ReadEnd<Read | undefined>> {
   request.signal?.throwIfAborted()
-  const [program, ...args] = request.command
-  const child = spawn(program, args, {
-    env: { ...request.env },
-    stdio: [request.input ?? 'ignore', 'pipe', 'pipe', ...(request.isTethered ? ['pipe' as const] : [])],
-    detached: true,
-    ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
-  })
-  const exited = new Promise<[number | null, NodeJS.Signals | null]>(resolve =>
-    child.once('exit', (code, signal) => resolve([code, signal])),
-  )
+  const tether = request.isTethered ? (['pipe'] as const) : []
+  const child = await startChild(request, [request.input ?? 'ignore', 'pipe', 'pipe', ...tether])
+  if (child instanceof Error) return { end: { kind: 'not_started', error: child }, read: undefined }
+  const exited = exitOf(child)
   const { stdout, stderr } = child as ChildProcess & Record<'stdout' | 'stderr', Readable>
   const output = collectOutput([stderr])
-  const failure = await startFailure(child)
-  if (failure !== undefined) return { end: { kind: 'not_started', error: failure }, read: undefined }
   const pid = child.pid as number
   const stop = stopOn(pid, request)
   try {
@@ -153,14 +141,17 @@ function endOf(
 
 /**
  * Returns the environment for a child process: this process's `PATH`, `HOME`, `LANG` and `TZ`, and `extra`. Leaves out
- * everything else, such as the runner's inputs, tokens and tracking id.
+ * everything else, such as the runner's inputs, tokens and tracking id. Also leaves out each folder of `PATH` that is
+ * not absolute: an empty or relative one means the child's current folder, which may belong to somebody else.
  */
 export function allowedEnvironment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
     const value = process.env[name]
     return value === undefined ? [] : [[name, value] as const]
   })
-  return { ...Object.fromEntries(inherited), ...extra }
+  const all: Record<string, string> = { ...Object.fromEntries(inherited), ...extra }
+  const folders = (all['PATH'] ?? '').split(delimiter).filter(folder => folder.startsWith('/'))
+  return { ...all, PATH: folders.join(delimiter) || SYSTEM_PATH }
 }
 
 function stdioOf({ isSilent, descriptor, isTethered }: ChildRequest): StdioOptions {
@@ -168,11 +159,29 @@ function stdioOf({ isSilent, descriptor, isTethered }: ChildRequest): StdioOptio
   return descriptor === undefined ? 'ignore' : ['ignore', 'ignore', 'ignore', descriptor]
 }
 
-function startFailure(child: ChildProcess): Promise<Error | undefined> {
-  return new Promise(resolve => {
-    child.once('spawn', () => resolve(undefined))
-    child.once('error', resolve)
-  })
+/**
+ * Returns the system's error if the program could not be started. Reads nothing from the child until then: without a
+ * free descriptor, a child has no streams. No event of the child comes between its start and the caller's next line.
+ */
+async function startChild({ command, env, cwd }: ChildRequest, stdio: StdioOptions): Promise<ChildProcess | Error> {
+  const [program, ...args] = command
+  try {
+    const child = spawn(program, args, {
+      env: { ...env },
+      stdio,
+      detached: true,
+      ...(cwd === undefined ? {} : { cwd }),
+    })
+    await once(child, 'spawn')
+    return child
+  } catch (error) {
+    if (!(error instanceof Error && isSystemError(error))) throw error
+    return error
+  }
+}
+
+function exitOf(child: ChildProcess): Promise<[number | null, NodeJS.Signals | null]> {
+  return new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])))
 }
 
 function collectOutput(streams: readonly NodeJS.ReadableStream[]): () => string {

@@ -21,10 +21,8 @@ export function toHostError(error: unknown, doing: string): DeployError {
     case 'EDQUOT':
       return new DeploymentError(
         'disk_full',
-        `No space left while ${doing} (${errno}): free some space or inodes and run again.`,
-        {
-          cause: error,
-        },
+        `No space left while ${doing} (${errno}): free some space or inodes${errno === 'EDQUOT' ? ", or raise the quota of the runner's user," : ''} and run again.`,
+        { cause: error },
       )
     case 'EACCES':
     case 'EPERM':

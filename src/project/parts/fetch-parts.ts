@@ -113,6 +113,6 @@ function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
 function versionOf({ shelf, id, version }: SourcedPart, { staged, tree }: PlacedTree): string {
   const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml')
   if (shelf !== 'plugins' || !hasPluginYaml) return version
-  const { versionAsWritten } = readPartPluginYaml({ shelf, id }, staged)
-  return versionSchema.safeParse(versionAsWritten).data ?? version
+  const { version: own } = readPartPluginYaml({ shelf, id }, staged)
+  return versionSchema.safeParse(own).data ?? version
 }

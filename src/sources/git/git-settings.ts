@@ -1,4 +1,3 @@
-import { delimiter } from 'node:path'
 import { allowedEnvironment } from '../../install/files/child-process.ts'
 
 /** A line of git's configuration. */
@@ -64,7 +63,7 @@ export function gitEnvironment(
     [`GIT_CONFIG_VALUE_${index}`, value],
   ])
   return allowedEnvironment({
-    ...{ PATH: absolutePath(), HOME: home, XDG_CONFIG_HOME: home, LANG: 'C', LC_ALL: 'C' },
+    ...{ HOME: home, XDG_CONFIG_HOME: home, LANG: 'C', LC_ALL: 'C' },
     ...{
       GIT_DIR: repository,
       GIT_CONFIG_NOSYSTEM: '1',
@@ -76,10 +75,4 @@ export function gitEnvironment(
     GIT_CONFIG_COUNT: String(all.length),
     ...Object.fromEntries(numbered),
   })
-}
-
-/** Drops relative paths: git runs in a folder that we have just created, and must not find a program there. */
-function absolutePath(): string {
-  const folders = (process.env['PATH'] ?? '').split(delimiter).filter(folder => folder.startsWith('/'))
-  return folders.join(delimiter)
 }

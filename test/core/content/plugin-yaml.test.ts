@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { describe, it } from 'node:test'
 import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
 import { ArtifactError } from '../../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../../src/core/limits.ts'
+import { VERSION_SCALARS } from './version-scalars.ts'
+
+const QUOTE_IT = { code: 'invalid_manifest', message: / \(quote it\), / }
 
 describe('parsePluginYaml', () => {
   it('reads the keys that it knows and ignores the rest', () => {
@@ -16,7 +20,6 @@ unknown: {deep: [1, 2]}
     assert.deepEqual(parsePluginYaml(text), {
       name: 'greeter',
       version: '1.4.0',
-      versionAsWritten: '1.4.0',
       executionMode: 'Trusted',
       entryPoint: 'src/app.py',
       environment: { required: ['A', 'B_2'], optional: ['C'] },
@@ -30,23 +33,41 @@ unknown: {deep: [1, 2]}
     assert.ok(Object.values(rest).every(value => value === undefined))
   })
 
-  const versions = [
-    ['1.0', '1.0', '1.0'],
-    ['1.10', '1.1', '1.10'],
-    ['"1.10"', '1.10', '1.10'],
-    ["'1.0'", '1.0', '1.0'],
-    ['2', '2', '2'],
-    ['1.4.0', '1.4.0', '1.4.0'],
-    ['v1.2', 'v1.2', 'v1.2'],
-    ['1.50', '1.5', '1.50'],
-    ['*v\nother: 1', '1.0', '1.0'],
-  ] as const
-  for (const [written, version, versionAsWritten] of versions) {
-    it(`reads version: ${written} as ${version}`, () => {
-      const parsed = parsePluginYaml(`first: &v 1.0\nversion: ${written}\n`)
-      assert.deepEqual([parsed.version, parsed.versionAsWritten], [version, versionAsWritten])
-    })
+  for (const [scalar, version] of VERSION_SCALARS) {
+    for (const text of [`version: ${scalar}\n`, `first: &w ${scalar.replace('&v ', '')}\nversion: *w\n`]) {
+      if (version === undefined)
+        it(`refuses ${JSON.stringify(text)}`, () => assert.throws(() => parsePluginYaml(text), QUOTE_IT))
+      else it(`reads ${version} in ${JSON.stringify(text)}`, () => assert.equal(parsePluginYaml(text).version, version))
+    }
   }
+
+  it('reads each version as PyYAML does, and refuses what PyYAML reads differently', t => {
+    const read =
+      'import json, sys, yaml; print(json.dumps([str(yaml.safe_load(text)["version"]) for text in json.load(sys.stdin)]))'
+    const accepted = VERSION_SCALARS.filter(([, version]) => version !== undefined)
+    const input = JSON.stringify(accepted.map(([scalar]) => `version: ${scalar}\n`))
+    if (spawnSync('python3', ['-c', 'import yaml']).status !== 0) return t.skip('python3 with PyYAML is not installed')
+    const { status, stdout, stderr } = spawnSync('python3', ['-c', read], { input, encoding: 'utf8' })
+    assert.equal(status, 0, stderr)
+    assert.deepEqual(
+      JSON.parse(stdout),
+      accepted.map(([, version]) => version),
+    )
+  })
+
+  for (const text of [
+    ...['7', '1_0', '010', '~', '', 'on', '2024-01-01', '[a]'].map(name => `name: ${name}\n`),
+    ...['{version}', '? version\n', 'entry_point: 1_0\n', 'execution_mode: off\n'],
+    'environment: {required: [A, NO]}\n',
+    'list: &l [OFF]\nenvironment: {optional: *l}\n',
+  ])
+    it(`refuses ${JSON.stringify(text)}`, () => assert.throws(() => parsePluginYaml(text), QUOTE_IT))
+
+  it('names the value to quote', () =>
+    assert.throws(() => parsePluginYaml('version: 010\n'), {
+      message:
+        "The artifact's plugin.yaml has a value at version that is not text for every YAML parser, nor a plain number of at most 15 digits (quote it), so the artifact was refused. The publisher must fix plugin.yaml.",
+    }))
 
   const injecting = { true: true, yes: true, On: true, false: false, no: false, 1: false, '[]': false, '"x"': false }
   for (const [written, expected] of Object.entries(injecting)) {
@@ -72,8 +93,6 @@ unknown: {deep: [1, 2]}
     'a list': '- name: x\n',
     'a plain text': 'hello',
     'broken YAML': 'name: [1\n',
-    'a list as version': 'version: [1]\n',
-    'a boolean as version': 'version: true\n',
     'a number as execution_mode': 'execution_mode: 1\n',
     'an empty entry_point': 'entry_point: ""\n',
     'a list as environment': 'environment: [A]\n',

@@ -17,6 +17,7 @@ describe('keysOfSchema', () => {
     ],
     [['supervisor'], []],
     [['unknown', 'key'], []],
+    [['__proto__', 'key'], []],
   ]
   for (const [path, keys] of cases)
     it(`returns ${keys.length === 0 ? 'no keys' : keys.join(', ')} for ${path.join('.')}`, () =>

@@ -9,7 +9,7 @@ export const SIGNING_KEY = generateKeyPairSync('ed25519').privateKey
 
 /** The files of a small project `shop` with a plugin and an extension. */
 export const SHOP = {
-  'plugins/cart/plugin.yaml': 'name: cart\nversion: 1.10\nenvironment:\n  required: [DB_URL]\n',
+  'plugins/cart/plugin.yaml': 'name: cart\nversion: "1.10"\nenvironment:\n  required: [DB_URL]\n',
   'plugins/cart/src/main.py': 'print("cart")\n',
   'plugins/cart/.env.template': 'DB_URL=\n',
   'extensions/mailer/run.sh': '#!/bin/sh\n',

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { allowedEnvironment, type ChildRequest, runChild } from '../../../src/install/files/child-process.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
 
 function script(source: string, more: Partial<ChildRequest> = {}): ChildRequest {
   return { command: [process.execPath, '-e', source], env: {}, timeoutMs: 60_000, ...more }
@@ -24,6 +27,28 @@ describe('runChild', () => {
     const end = await runChild({ command: ['/no/such/program'], env: {}, timeoutMs: 1000 })
     assert.equal(end.kind, 'not_started')
   })
+
+  it('reports a program that cannot be started because its arguments are too long', async () => {
+    const end = await runChild(script('', { command: [process.execPath, 'x'.repeat(200_000)] }))
+    assert.equal(end.kind === 'not_started' && (end.error as NodeJS.ErrnoException).code, 'E2BIG')
+  })
+
+  for (const run of ['runChild', 'readChild']) {
+    it(`reports a program that cannot be started without free descriptors (${run})`, async () => {
+      const module = JSON.stringify(join(import.meta.dirname, '../../../src/install/files/child-process.ts'))
+      const source = `import { openSync } from 'node:fs'
+        import { ${run} as run } from ${module}
+        const request = { command: ['/bin/true'], env: {}, timeoutMs: 1000 }
+        await run(request, async () => {})
+        try { for (;;) openSync('/dev/null') } catch {}
+        const found = await run(request, async () => {})
+        const { kind, error } = found.end ?? found
+        console.log(kind, error?.code)`
+      const limited = ['-c', 'ulimit -n 200; exec "$@"', 'sh', process.execPath, '--input-type=module', '-e', source]
+      const end = await runChild({ command: ['/bin/sh', ...limited], env: {}, timeoutMs: 60_000 })
+      assert.equal(end.kind === 'exited' && end.output, 'not_started EMFILE\n')
+    })
+  }
 
   it('keeps the first 2 KiB of the output, and marks the cut', async () => {
     const end = await runChild(script('process.stdout.write("x".repeat(100_000))'))
@@ -97,4 +122,24 @@ describe('allowedEnvironment', () => {
       [],
     )
   })
+
+  for (const planted of ['', '.', 'bin', './bin', ':bin:.:']) {
+    it(`finds no program in the current folder through a PATH that begins with ${JSON.stringify(planted)}`, async t => {
+      const folder = temporaryDirectory(t)
+      const program = { mode: 0o755 }
+      mkdirSync(join(folder, 'bin'))
+      for (const path of ['true', 'bin/true']) writeFileSync(join(folder, path), '#!/bin/sh\necho planted\n', program)
+      const before = process.env['PATH']
+      t.after(() => {
+        process.env['PATH'] = before
+      })
+      for (const path of [planted, `${planted}:/usr/bin:/bin`]) {
+        process.env['PATH'] = path
+        for (const env of [allowedEnvironment(), allowedEnvironment({ PATH: path })]) {
+          const end = await runChild({ command: ['true'], env, cwd: folder, timeoutMs: 60_000 })
+          assert.deepEqual([end.kind === 'exited' && [end.code, end.output], env['PATH']], [[0, ''], '/usr/bin:/bin'])
+        }
+      }
+    })
+  }
 })

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
+import { constants } from 'node:os'
 import { describe, it } from 'node:test'
-import { ConfigError } from '../../../src/core/errors.ts'
+import { getSystemErrorName } from 'node:util'
+import { ConfigError, errnoOf } from '../../../src/core/errors.ts'
 import { toHostError } from '../../../src/install/files/system-errors.ts'
+import { toWriteError } from '../../../src/net/block-writer.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 
 function systemError(code: string): Error {
@@ -25,6 +28,23 @@ describe('toHostError', () => {
       assert.doesNotMatch(error.message, /::|\n/)
     })
   }
+
+  it('knows a full quota, for which Node has only a number', () => {
+    const errno = -constants.errno.EDQUOT
+    const code = getSystemErrorName(errno)
+    const error = Object.assign(new Error(`${code}: ${code}, write`), { code, errno, syscall: 'write' })
+    const { code: found, message } = toHostError(error, 'moving the tree')
+    assert.deepEqual([errnoOf(error), found, toWriteError(error).code], ['EDQUOT', 'disk_full', 'disk_full'])
+    assert.equal(
+      message,
+      "No space left while moving the tree (EDQUOT): free some space or inodes, or raise the quota of the runner's user, and run again.",
+    )
+  })
+
+  it('leaves an error number that no system knows as it is', () => {
+    const code = 'Unknown system error -4999'
+    assert.equal(errnoOf(Object.assign(new Error(code), { code, errno: -4999, syscall: 'write' })), code)
+  })
 
   describe('for a missing permission', { skip: process.getuid === undefined }, () => {
     const uid = process.getuid?.()

@@ -6,11 +6,11 @@ import { temporaryDirectory, writeTree } from '../../install/temporary-directory
 describe('readPartPluginYaml', () => {
   it('names the part whose file it refuses', t => {
     const staged = temporaryDirectory(t)
-    writeTree(staged, { 'plugin.yaml': 'version: [1]\n' })
+    writeTree(staged, { 'plugin.yaml': 'environment: [1]\n' })
     assert.throws(() => readPartPluginYaml({ shelf: 'plugins', id: 'cart' }, staged), {
       code: 'not_a_plugin',
       message:
-        /^plugins\/cart: The artifact's plugin\.yaml has an unexpected version .* marketplace_kind: service\)\.$/,
+        /^plugins\/cart: The artifact's plugin\.yaml has an unexpected environment .* marketplace_kind: service\)\.$/,
     })
   })
 })

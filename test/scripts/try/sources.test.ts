@@ -78,7 +78,7 @@ describe('the source in a folder', () => {
     ],
     'has a version of the wrong type': [
       { 'plugin.yaml': 'version: [1]\n' },
-      /plugin\.yaml has an unexpected version \(version must be text or a number\): correct it and try again\.$/,
+      /plugin\.yaml has a value at version that is not text for every YAML parser, .* \(quote it\): correct it and try again\.$/,
     ],
     'has an environment of the wrong type': [
       { 'plugin.yaml': 'version: 1.0.0\nenvironment: [A]\n' },
@@ -145,7 +145,7 @@ describe('the source in a folder', () => {
 
   it('is a plugin if it has a plugin.yaml, even next to a plan of a project', t => {
     const folder = temporaryDirectory(t)
-    writeTree(folder, { 'plugin.yaml': 'name: a\nversion: 1.10\n', 'deployment/install.yaml': '' })
+    writeTree(folder, { 'plugin.yaml': 'name: a\nversion: "1.10"\n', 'deployment/install.yaml': '' })
     const { kind, version } = readSources(folder, {})
     assert.deepEqual([kind, version], ['plugin', '1.10'])
     assert.throws(

@@ -275,7 +275,7 @@ describe('fetching a part with git', { skip }, () => {
     mkdirSync(folder)
     writeFileSync(join(folder, 'git'), '#!/bin/sh\necho git version 2.30.1\n')
     chmodSync(join(folder, 'git'), 0o755)
-    for (const path of [folder, '/nonexistent', 'bin:.:']) {
+    for (const path of [folder, '/nonexistent', '/nonexistent:bin:.:']) {
       await withEnvironment({ PATH: path }, async () => {
         assert.equal((await stage.refusal(source('gitless', ref))).code, 'source_not_supported', path)
       })

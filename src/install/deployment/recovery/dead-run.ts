@@ -1,6 +1,7 @@
 import { DeploymentError, toDeployError } from '../../../core/errors.ts'
 import { cleanForeignText } from '../../../core/foreign-text.ts'
 import { asSentence } from '../../../core/sentence.ts'
+import { statesAfter } from '../../../core/state-machine.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import type { Layout, Place } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
@@ -55,7 +56,7 @@ function unreadable(path: string, error: unknown): DeploymentError {
   const { message } = toHostError(error, `reading ${path}`)
   return new DeploymentError(
     'inconsistent',
-    `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message}`,
+    `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message} Only a run that can read the journal knows whether the host must be repaired.`,
     { cause: toDeployError(error) },
   )
 }
@@ -144,5 +145,5 @@ export function wasUnfinished(records: readonly JournalRecord[]): boolean {
 /** Returns the state in which a run was interrupted: its last state that does not end its flow. */
 export function interruptedState({ flows }: Pick<Host, 'flows'>, { facts, states }: DeploymentRecord): string {
   const flow = flows[flowOf(facts)]
-  return states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending'
+  return states.findLast(({ state }) => statesAfter(flow, state)?.length !== 0)?.state ?? 'pending'
 }

@@ -1,9 +1,9 @@
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'
-import type { DeployError } from '../../../core/errors.ts'
+import { type DeployError, errnoOf } from '../../../core/errors.ts'
 import type { Log } from '../../../core/log.ts'
 import { makePrivateDirectories } from '../../files/durable-files.ts'
-import { toHostError } from '../../files/system-errors.ts'
+import { isSystemError, toHostError } from '../../files/system-errors.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import type { Layout } from '../layout.ts'
 import { type Installation, withInstalled, withPending } from './host-record.ts'
@@ -57,11 +57,13 @@ export async function tryToRestoreRecord(host: RecordedHost, known: KnownRecord)
   }
 }
 
-/** Returns undefined if the file cannot be read or is not a record. */
+/** Returns undefined if the file is not a record, or is not for this user. Throws any other error of the system. */
 function tryToRead(layout: Layout): HostRecord | undefined {
   try {
     return readRecordFile(layout)
-  } catch {
+  } catch (error) {
+    const cause = error instanceof Error ? error.cause : undefined
+    if (isSystemError(cause) && !['EACCES', 'EPERM'].includes(errnoOf(cause) ?? '')) throw error
     return undefined
   }
 }

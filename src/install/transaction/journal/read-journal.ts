@@ -1,6 +1,7 @@
 import { closeSync, constants, openSync, readFileSync } from 'node:fs'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../../core/errors.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { type AnnouncedChange, numberedIn } from './announcement.ts'
 import { JournalDamage, type JournalText, parseJournalText } from './journal-line.ts'
 import { DURABLE, type JournalRecord, recordSchema } from './journal-record.ts'
@@ -9,7 +10,7 @@ import { verifySequence } from './journal-sequence.ts'
 /**
  * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
  * that follow it, because their changes were never made. Throws JournalDamage for any other content that this action
- * would not write, and the system's error if the journal cannot be read.
+ * would not write, and the system's error if there is a journal that cannot be read, also not at the second attempt.
  */
 export function readJournal(path: string): JournalRecord[] | undefined {
   const text = readText(path)
@@ -51,7 +52,19 @@ function readText(path: string): JournalText | undefined {
   return bytes && parseJournalText(bytes)
 }
 
+/**
+ * A failed `open` does not show that there is a journal: the system may have lacked memory or descriptors for a moment.
+ */
 function readBytes(path: string): Buffer | undefined {
+  try {
+    return readFileNoFollow(path)
+  } catch {
+    return pathExistsSync(path) ? readFileNoFollow(path) : undefined
+  }
+}
+
+/** Returns undefined if nothing is at the path. */
+function readFileNoFollow(path: string): Buffer | undefined {
   try {
     const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
     try {

@@ -7,7 +7,16 @@ import { applyChanges } from '../../../../src/install/transaction/changes/change
 import { buildEnd } from '../../../../src/install/transaction/end.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { factsOf, rowOf } from '../../prepared-host.ts'
-import { announced, assertReported, begun, makeScene, reportedStates, STAGING, UPDATE } from './recovery-scene.ts'
+import {
+  announced,
+  assertReported,
+  assertSettled,
+  begun,
+  makeScene,
+  reportedStates,
+  STAGING,
+  UPDATE,
+} from './recovery-scene.ts'
 
 const COMMIT: JournalRecord = { record: 'commit', at: '2026-01-02T03:04:07.000Z', rows: [rowOf()], discard: [] }
 
@@ -64,6 +73,19 @@ describe('recover, at the end of a flow,', () => {
         const changing = ['pending', ...preparing]
         assert.deepEqual(reportedStates(scene), [...(known.length > changing.length ? known : changing), 'rolled_back'])
         assertReported(scene, { outcome: 'rolled_back', state: 'rolled_back' })
+      })
+    }
+
+    for (const foreign of ['__proto__', 'constructor', 'elsewhere']) {
+      it(`rolls back a ${contract} deployment in the unknown state ${foreign}`, async t => {
+        const scene = await makeScene(t)
+        for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
+        const plugins = scene.plugins()
+        scene.writeJournal([...begun(scene.sender, ['pending', foreign], facts), ...announced(UPDATE)])
+        await recover(scene.host)
+        assert.notDeepEqual(scene.plugins(), plugins)
+        assertSettled(scene)
+        assertReported(scene, { outcome: 'rolled_back' })
       })
     }
 

@@ -24,6 +24,7 @@ import { buildEnd } from '../../../../src/install/transaction/end.ts'
 import { formatLine } from '../../../../src/install/transaction/journal/journal-line.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { listTree } from '../../archive/directory-listing.ts'
+import { failOpen } from '../../failing-open.ts'
 import { DEPLOYMENT_ID, rowOf, senderThat, snapshotOf } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
 import { journalText } from '../../transaction/journal/journal-text.ts'
@@ -54,6 +55,41 @@ describe('recover', () => {
     assert.deepEqual(scene.plugins(), before)
     assert.deepEqual(readdirSync(scene.layout.staging), [])
     assert.deepEqual(scene.reports(), [])
+  })
+
+  for (const code of ['ENOMEM', 'EMFILE', 'EACCES', 'EIO']) {
+    it(`knows that there is no journal although opening it fails with ${code}`, async t => {
+      for (const times of [1, Number.POSITIVE_INFINITY]) {
+        const scene = await makeScene(t)
+        const before = scene.plugins()
+        failOpen(t, scene.layout.journal, { code, times })
+        assert.equal(await recover(scene.host), undefined)
+        assert.ok(!isInDoubt(scene.layout))
+        assert.deepEqual([scene.plugins(), scene.reports()], [before, []])
+      }
+    })
+
+    it(`rolls back although opening the journal once fails with ${code}`, async t => {
+      const scene = await makeScene(t)
+      scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
+      for (const change of UPDATE) await applyChanges(scene.layout.root, [scene.withInode(change)])
+      failOpen(t, scene.layout.journal, { code, times: 1 })
+      await recover(scene.host)
+      assertReported(scene, { outcome: 'rolled_back' })
+      assertSettled(scene)
+    })
+  }
+
+  it('does not call a journal damaged that it cannot open', async t => {
+    const scene = await makeScene(t)
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
+    const before = scene.plugins()
+    failOpen(t, scene.layout.journal)
+    await assert.rejects(recover(scene.host), {
+      code: 'inconsistent',
+      message: /cannot be read, so nothing was changed\. .* Only a run that can read the journal knows whether/,
+    })
+    assert.deepEqual(scene.plugins(), before)
   })
 
   it('sets aside a staging folder whose journal is missing, because it may contain files of the host', async t => {

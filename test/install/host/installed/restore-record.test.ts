@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import {
@@ -14,6 +14,7 @@ import { fileOf, type HostRecord, recordOf } from '../../../../src/install/host/
 import { restoreRecord } from '../../../../src/install/host/installed/restore-record.ts'
 import type { Layout } from '../../../../src/install/host/layout.ts'
 import { collectLog } from '../../collected-log.ts'
+import { failOpen } from '../../failing-open.ts'
 import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../../prepared-host.ts'
 
 const OTHER = rowOf({ id: 'other', slug: 'other' })
@@ -74,6 +75,14 @@ describe('restoreRecord', () => {
       assert.match(log.lines.join('\n'), new RegExp(`changed ${layout.installed} .*${aside}`))
     })
   }
+
+  it('does not set aside a record that cannot be opened now', async t => {
+    const { layout, known, text } = await openScene(t)
+    failOpen(t, layout.installed, { times: 1 })
+    await assert.rejects(restoreRecord({ layout, log: collectLog() }, { record: known }), { code: 'step_failed' })
+    assert.equal(readFileSync(layout.installed, 'utf8'), text)
+    assert.ok(!existsSync(join(layout.snapshots, 'set-aside')))
+  })
 
   it('writes a record that was removed', async t => {
     const { layout, known, text } = await openScene(t)
