@@ -1,14 +1,34 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import type { Artifact } from './artifact.ts'
-import { addProjectFiles, pluginIds } from './project-tree.ts'
-import { SLUG, type Version, versionName } from './release.ts'
-import { readSampleText } from './sample-text.ts'
-import { seal } from './seal.ts'
-import { signZip } from './sign-zip.ts'
-import { type SourceRecipe, writeSourceTree } from './source-tree.ts'
-import type { Format, Workload } from './workloads.ts'
-import { zipFolder } from './zip-folder.ts'
+import { execFileSync } from 'node:child_process'
+import { createCipheriv, createHmac, generateKeyPairSync, randomBytes, sign } from 'node:crypto'
+import {
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { createZstdCompress } from 'node:zlib'
+import AdmZip from 'adm-zip'
+import { isInstalled } from './programs.ts'
+import { addProjectFiles, pluginIds, readSampleText, type SourceRecipe, writeSourceTree } from './source-tree.ts'
+import {
+  type Artifact,
+  type Format,
+  type SealedArtifact,
+  SIGNING_SECRET,
+  SLUG,
+  type Version,
+  versionName,
+  type Workload,
+  type ZipArtifact,
+} from './workloads.ts'
 
 export interface ArtifactCache {
   /** Returns the artifact of one version of a workload, and makes it first if the cache does not have it. */
@@ -73,4 +93,66 @@ async function makeSealed(recipe: Recipe, work: string, path: string): Promise<A
   }
   addProjectFiles(project, version, ids)
   return await seal(project, path, version)
+}
+
+/** Writes a ZIP with the folder as its only top-level directory, like a code host's archive. */
+function zipFolder(folder: string, zipPath: string): void {
+  if (isInstalled('zip')) {
+    execFileSync('zip', ['-q', '-r', '-6', zipPath, basename(folder)], { cwd: dirname(folder) })
+  } else {
+    const zip = new AdmZip()
+    zip.addLocalFolder(folder, basename(folder))
+    zip.writeZip(zipPath)
+  }
+}
+
+/** Signs a ZIP as its developer does (contract 2.1). */
+async function signZip(path: string, version: string): Promise<ZipArtifact> {
+  const hmac = createHmac('sha256', SIGNING_SECRET)
+  for await (const chunk of createReadStream(path)) hmac.update(chunk)
+  return { format: 'zip', path, size: statSync(path).size, version, signature: `hmac_sha256:${hmac.digest('hex')}` }
+}
+
+const NONCE_BYTES = 12
+const RAW_KEY_BYTES = 32
+const CHUNK_BYTES = 1024 * 1024
+
+/**
+ * Seals a project's folder in the encrypted artifact format: a nonce, then a tar that is compressed with zstd and
+ * encrypted with AES-256-GCM, then the tag. An Ed25519 signature covers all of it. Throws if this machine has no `tar`.
+ */
+async function seal(project: string, path: string, version: string): Promise<SealedArtifact> {
+  const tar = `${path}.tar`
+  const dek = randomBytes(32)
+  try {
+    execFileSync('tar', ['-cf', tar, '-C', project, '.'])
+    await encrypt(tar, path, dek)
+  } finally {
+    rmSync(tar, { force: true })
+  }
+  return { format: 'sealed', path, size: statSync(path).size, version, dek: dek.toString('base64'), ...signFile(path) }
+}
+
+async function encrypt(tar: string, path: string, dek: Buffer): Promise<void> {
+  const nonce = randomBytes(NONCE_BYTES)
+  const cipher = createCipheriv('aes-256-gcm', dek, nonce)
+  const source = createReadStream(tar, { highWaterMark: CHUNK_BYTES })
+  await pipeline(
+    source,
+    createZstdCompress({ chunkSize: CHUNK_BYTES }),
+    async function* sealed(compressed) {
+      yield nonce
+      for await (const chunk of compressed) yield cipher.update(chunk)
+      yield cipher.final()
+      yield cipher.getAuthTag()
+    },
+    createWriteStream(path),
+  )
+}
+
+function signFile(path: string): { signature: string; signerPublicKey: string } {
+  const { privateKey, publicKey } = generateKeyPairSync('ed25519')
+  const signature = sign(null, readFileSync(path), privateKey).toString('base64')
+  const der = publicKey.export({ format: 'der', type: 'spki' })
+  return { signature, signerPublicKey: der.subarray(-RAW_KEY_BYTES).toString('base64') }
 }

@@ -2,8 +2,7 @@ import { createReadStream, readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { pipeline } from 'node:stream/promises'
-import type { Artifact, SealedArtifact, ZipArtifact } from './artifact.ts'
-import { SLUG } from './release.ts'
+import { type Artifact, type SealedArtifact, SLUG, type ZipArtifact } from './workloads.ts'
 
 // This program prints its URL and serves a catalogue (JSON, from base path to artifact) until its standard input ends.
 // Each base path is a hub whose latest version is the artifact of that path. The program does as little as possible,

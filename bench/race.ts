@@ -2,27 +2,26 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeWorkspace } from '../local/runner.ts'
-import type { Artifact } from './artifact.ts'
+import type { ArtifactCache } from './artifact-cache.ts'
 import type { Contender, ContenderName, Job } from './contenders.ts'
-import { throwIfInterrupted } from './interruption.ts'
-import { type Cost, measure } from './measure.ts'
-import { SLUG, type Version } from './release.ts'
-import { median } from './statistics.ts'
+import { type Cost, measure, median } from './measure.ts'
+import { type HubProcess, startHub } from './programs.ts'
+import { type Artifact, type Format, SLUG, type Version, type Workload } from './workloads.ts'
 
 /** One version of a workload, and the hub that serves it. */
-export interface Served {
+interface Served {
   readonly artifact: Artifact
   readonly hubUrl: string
 }
 
 export type Releases = Readonly<Record<Version, Served>>
 export const DEPLOYMENTS = { 'first install': 1, update: 2 } as const
-export type DeploymentName = keyof typeof DEPLOYMENTS
+type DeploymentName = keyof typeof DEPLOYMENTS
 
 /** Medians over the rounds. */
 export type RaceResult = Record<DeploymentName, Partial<Record<ContenderName, Cost>>>
 
-export interface RaceSetup {
+interface RaceSetup {
   readonly contenders: readonly Contender[]
   readonly rounds: number
   /** In each round, each contender gets a new host below this folder. */
@@ -66,7 +65,7 @@ export async function onNewHost<T>(folder: string, use: (host: Pick<Job, 'projec
 }
 
 /** Flushes pending writes, so that no contender waits for those of another. */
-export function settle(folder: string): void {
+function settle(folder: string): void {
   execFileSync('sync', ['-f', folder])
 }
 
@@ -103,4 +102,43 @@ function medians(costs: Partial<Record<ContenderName, Cost[]>>): Partial<Record<
 function medianCost(costs: readonly Cost[]): Cost {
   const peaks = costs.map(({ peakMb }) => peakMb).filter(peak => peak !== undefined)
   return { ms: median(costs.map(({ ms }) => ms)), peakMb: peaks.length === 0 ? undefined : median(peaks) }
+}
+
+/** Creates both versions of a workload and serves them while `use` runs. */
+export async function withReleases<T>(
+  { workload, format, cache, folder }: { workload: Workload; format: Format; cache: ArtifactCache; folder: string },
+  use: (releases: Releases) => Promise<T>,
+): Promise<T> {
+  const artifacts = { v1: await cache.get(workload, format, 1), v2: await cache.get(workload, format, 2) }
+  const hub = await startHub(artifacts, folder)
+  try {
+    return await use({ 1: served(hub, artifacts.v1, 'v1'), 2: served(hub, artifacts.v2, 'v2') })
+  } finally {
+    await hub.stop()
+  }
+}
+
+function served(hub: HubProcess, artifact: Artifact, name: string) {
+  return { artifact, hubUrl: hub.urlOf(name) }
+}
+
+const interruption = new AbortController()
+
+/** After this call, SIGINT and SIGTERM make the bench throw before its next step, so that its cleanup always runs. */
+export function stopOnSignals(): void {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => {
+      process.stderr.write(`${signal}: waiting for the current step to end, then cleaning up.\n`)
+      interruption.abort(new Error(`${signal} interrupted the bench.`))
+    })
+  }
+}
+
+/** Returns the interruption, if there was one. In that case, it is the cause of every later error. */
+export function interruptionIfAny(): unknown {
+  return interruption.signal.reason
+}
+
+export function throwIfInterrupted(): void {
+  interruption.signal.throwIfAborted()
 }

@@ -1,8 +1,19 @@
-import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { createRandom } from './random.ts'
-import { SLUG, type Version, versionName } from './release.ts'
-import type { Workload } from './workloads.ts'
+import { createHash } from 'node:crypto'
+import {
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { isAccessible } from '../local/is-accessible.ts'
+import { SLUG, type Version, versionName, type Workload } from './workloads.ts'
 
 const FILES_PER_FOLDER = 12
 const FOLDERS_PER_PACKAGE = 20
@@ -62,5 +73,115 @@ function createReader(sample: Buffer, seed: number): PassageReader {
   return longest => {
     const start = sample.indexOf(NEW_LINE, Math.floor(random() * sample.length * 0.99)) + 1
     return sample.subarray(start, start + Math.min(longest, Math.ceil(random() * LONGEST_PASSAGE_BYTES)))
+  }
+}
+
+/** The ids of a project's plugins. */
+export function pluginIds(parts = 1): readonly string[] {
+  return parts === 1 ? [SLUG] : Array.from({ length: parts }, (_, index) => `${SLUG}-${index + 1}`)
+}
+
+/** Adds the manifest and the install plan to a project that already contains its plugins (docs/project-contract.md). */
+export function addProjectFiles(project: string, version: string, ids: readonly string[]): void {
+  mkdirSync(join(project, 'deployment'))
+  writeFileSync(join(project, 'deployment/install.yaml'), installPlan(version, ids))
+  const manifest = {
+    format_version: '1',
+    project_id: SLUG,
+    project_name: 'Bench',
+    version,
+    built_at: '2026-01-01T00:00:00Z',
+    plugins: ids.map(id => ({ id, version, sha256: digestTree(join(project, 'plugins', id)) })),
+    extensions: [],
+    content_sha256: digestTree(project),
+  }
+  writeFileSync(join(project, 'manifest.json'), JSON.stringify(manifest, null, 2))
+}
+
+/** A plan that installs these plugins. It keeps the replaced versions, as the peers do. */
+export function installPlan(version: string, ids: readonly string[] = [SLUG]): string {
+  return [
+    'format_version: "1"',
+    `project_id: ${SLUG}`,
+    `version: ${version}`,
+    'steps:',
+    ...ids.map((id, index) => `  - {id: files-${index + 1}, action: install_plugin, plugin: ${id}, snapshot: true}`),
+    '',
+  ].join('\n')
+}
+
+function digestTree(root: string): string {
+  const paths = readdirSync(root, { recursive: true, withFileTypes: true })
+    .filter(entry => entry.isFile())
+    .map(entry => relative(root, join(entry.parentPath, entry.name)))
+  const lines = paths.toSorted(byComponents).map(path => `${path}:${sha256(readFileSync(join(root, path)))}`)
+  return sha256(lines.join('\n'))
+}
+
+// With the smallest byte as separator, paths sort component by component.
+function byComponents(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a.replaceAll('/', '\0')), Buffer.from(b.replaceAll('/', '\0')))
+}
+
+function sha256(content: string | Buffer): string {
+  return createHash('sha256').update(content).digest('hex')
+}
+
+const SOURCES = ['/usr/lib/python3', '/usr/share', join(import.meta.dirname, '../node_modules')]
+const TEXT_FILE = /\.(py|js|ts|md|txt|json|sh|h|c|css|xml|ya?ml|pl|pm)$/
+const MAX_FILE_BYTES = 200_000
+const SAMPLE_BYTES = 24_000_000
+
+/**
+ * Returns about 24 MB of code and prose from this machine's files, or all of it if there is less. The order is always
+ * the same.
+ */
+export function readSampleText(): Buffer {
+  const pieces: Buffer[] = []
+  for (const [index, source] of SOURCES.filter(path => existsSync(path)).entries()) {
+    const wanted = ((index + 1) * SAMPLE_BYTES) / SOURCES.length - sizeOf(pieces)
+    collectText(source, wanted, pieces)
+  }
+  return Buffer.concat(pieces)
+}
+
+function collectText(folder: string, wanted: number, pieces: Buffer[]): void {
+  let missing = wanted
+  for (const path of listTextFiles(folder)) {
+    if (missing <= 0) return
+    const text = readFileSync(path)
+    pieces.push(text)
+    missing -= text.length
+  }
+}
+
+/** Skips files that this user cannot read. */
+function listTextFiles(folder: string): string[] {
+  return listFiles(folder)
+    .filter(path => TEXT_FILE.test(path) && isAccessible(path, constants.R_OK) && statSync(path).size <= MAX_FILE_BYTES)
+    .toSorted()
+}
+
+function listFiles(folder: string): string[] {
+  if (!isAccessible(folder, constants.R_OK)) return []
+  return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) return listFiles(path)
+    return entry.isFile() ? [path] : []
+  })
+}
+
+function sizeOf(pieces: readonly Buffer[]): number {
+  return pieces.reduce((total, piece) => total + piece.length, 0)
+}
+
+/** A generator of numbers from 0 (inclusive) to 1 (exclusive). The same seed gives the same numbers (mulberry32). */
+export function createRandom(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
   }
 }

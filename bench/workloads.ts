@@ -29,3 +29,39 @@ export const RACES: readonly RacedWorkload[] = [
 
 /** The workload of `npm run bench -- --project`: the content of L in a project of many parts. */
 export const PROJECT = { name: 'project', ...LARGE, parts: 40 } as const satisfies Workload
+
+/** The plugin that the bench deploys, and credentials that are valid only on its own hub. */
+export const SLUG = 'bench-plugin'
+export const API_KEY = 'bench-api-key'
+export const SIGNING_SECRET = 'bench-signing-secret'
+export const DEPLOYMENT_CREDENTIAL = 'bench-deployment-credential'
+
+/** The first install deploys version 1, the update version 2. */
+export type Version = 1 | 2
+
+export function versionName(version: Version): string {
+  return `${version}.0.0`
+}
+
+/** An artifact that the bench's hub serves, with the values that the hub's answers about it contain. */
+export type Artifact = ZipArtifact | SealedArtifact
+
+export interface ZipArtifact {
+  readonly format: 'zip'
+  readonly path: string
+  readonly size: number
+  readonly version: string
+  /** The value of `X-Signature`. */
+  readonly signature: string
+}
+
+export interface SealedArtifact {
+  readonly format: 'sealed'
+  readonly path: string
+  readonly size: number
+  readonly version: string
+  /** The raw 64 bytes in base64. The fields below are base64 too. */
+  readonly signature: string
+  readonly signerPublicKey: string
+  readonly dek: string
+}

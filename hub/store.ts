@@ -1,12 +1,9 @@
 import { closeSync, openSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import type { DatabaseSync } from 'node:sqlite'
-import { HubDatabase } from './database.ts'
+import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { HubError } from './errors.ts'
-import { MARKETPLACE_SCHEMA } from './marketplace/schema.ts'
-import { makeFolder } from './new-folder.ts'
-import { PROJECT_SCHEMA } from './project/schema.ts'
-import { inTransaction, SharedTransactions } from './transactions.ts'
+import { makeFolder } from './files.ts'
+import { MARKETPLACE_SCHEMA, PROJECT_SCHEMA } from './schema.ts'
 
 export const DATABASE_FILE = 'hub.sqlite'
 
@@ -91,4 +88,120 @@ function prepareDatabase(db: DatabaseSync, folder: string): void {
 function addHeldAt(db: DatabaseSync): void {
   const columns = db.prepare('PRAGMA table_info(versions)').all()
   if (!columns.some(({ name }) => name === 'held_at')) db.exec('ALTER TABLE versions ADD COLUMN held_at TEXT')
+}
+
+/**
+ * The hub has fewer fixed statements. The fleet page adds others, which depend on the number of words in its filter.
+ */
+const MOST_KEPT = 100
+
+/** Keeps compiled statements, because compiling a short statement takes longer than running it. */
+export class HubDatabase extends DatabaseSync {
+  readonly #kept = new Map<string, StatementSync>()
+
+  /** Returns the same statement for the same text, so read all its rows before you prepare that text again. */
+  override prepare(sql: string): StatementSync {
+    const kept = this.#kept.get(sql)
+    if (kept !== undefined) return kept
+    if (this.#kept.size === MOST_KEPT) this.#kept.clear()
+    const statement = super.prepare(sql)
+    this.#kept.set(sql, statement)
+    return statement
+  }
+}
+
+/** The event loop accepts one connection per turn, so a group of requests takes several turns to arrive. */
+const COLLECTING_MS = 5
+
+/**
+ * Takes the write lock, runs the work, and commits. Throws, and writes nothing, if the work throws or returns a
+ * promise, because a promise would continue outside the transaction. May be nested.
+ */
+export function inTransaction<T>({ db }: { readonly db: DatabaseSync }, work: () => T): T {
+  const [begin, commit, rollBack] = db.isTransaction ? NESTED : OUTERMOST
+  db.exec(begin)
+  try {
+    const result = work()
+    refusePromise(result)
+    db.exec(commit)
+    return result
+  } catch (error) {
+    // SQLite itself has rolled back after some errors, such as a full disk.
+    if (db.isTransaction) db.exec(rollBack)
+    throw error
+  }
+}
+
+const OUTERMOST = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const
+const NESTED = ['SAVEPOINT work', 'RELEASE work', 'ROLLBACK TO work; RELEASE work'] as const
+
+function refusePromise(result: unknown): void {
+  const { then } = Object(result) as { readonly then?: unknown }
+  if (typeof then === 'function') throw new TypeError('The work of a transaction must not be asynchronous.')
+}
+
+/** Combines the writes of several requests in one transaction, because each transaction waits for the disk. */
+export class SharedTransactions {
+  readonly #db: DatabaseSync
+  #waiting: Waiting[] = []
+
+  constructor(db: DatabaseSync) {
+    this.#db = db
+  }
+
+  /**
+   * Resolves when the work's writes are on the disk. If the work throws, rejects with the same error, and none of the
+   * work's writes remain. The work runs once more, alone, if its writes were rolled back together with those of other
+   * work. Also rejects if the write lock stays taken for too long.
+   */
+  async run<T>(work: () => T): Promise<T> {
+    return await new Promise<T>((resolve, reject) => {
+      const attempt = () => {
+        const result = inTransaction({ db: this.#db }, work)
+        return () => resolve(result)
+      }
+      if (this.#waiting.push({ attempt, reject }) === 1) setTimeout(() => this.#writeAll(), COLLECTING_MS)
+    })
+  }
+
+  #writeAll(): void {
+    const all = this.#waiting
+    this.#waiting = []
+    let isBegun = false
+    try {
+      const settled = inTransaction({ db: this.#db }, () => {
+        isBegun = true
+        return all.map(waiting => this.#settle(waiting))
+      })
+      for (const answer of settled) answer()
+    } catch (error) {
+      // If the group never got the lock, each piece of work would wait for it just as long.
+      if (!isBegun || all.length === 1) for (const { reject } of all) reject(error)
+      else for (const waiting of all) writeAlone(waiting)
+    }
+  }
+
+  #settle({ attempt, reject }: Waiting): () => void {
+    try {
+      return attempt()
+    } catch (error) {
+      if (!this.#db.isTransaction) throw error
+      return () => reject(error)
+    }
+  }
+}
+
+/** Used after a rollback of the whole group. A statement of other work or a full disk can cause such a rollback. */
+function writeAlone({ attempt, reject }: Waiting): void {
+  try {
+    attempt()()
+  } catch (error) {
+    reject(error)
+  }
+}
+
+interface Waiting {
+  /** Does the work. Returns a function that answers the request; call it once the work's writes are on the disk. */
+  readonly attempt: () => () => void
+  readonly reject: (error: unknown) => void
 }

@@ -1,10 +1,8 @@
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { loadBundle } from '../src/start/bundle.ts'
-import { CompiledCode } from '../src/start/compiled-code.ts'
-import { bundleText } from './bundle-text.ts'
-import { entryUsages } from './entry-usage.ts'
+import { CompiledCode, loadBundle } from '../src/start/start.ts'
+import { bundleText, entryUsages } from './actions.ts'
 import { runProgram } from './program.ts'
 
 const ROOT = join(import.meta.dirname, '..')

@@ -1,9 +1,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { actionFolders } from './action-folders.ts'
-import { replaceActionTables } from './action-tables.ts'
+import { actionFolders, replaceActionTables } from './actions.ts'
+import { buildJsonSchemas } from './json-schemas.ts'
 import { runProgram } from './program.ts'
-import { buildJsonSchemas } from './schemas/json-schemas.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 

@@ -1,15 +1,20 @@
+import { existsSync, realpathSync } from 'node:fs'
+import { basename, dirname, join, resolve, sep } from 'node:path'
 import { UsageError } from '../hub/errors.ts'
 import type { ActionResult } from '../local/runner.ts'
 import { runProgram } from './program.ts'
-import { createLineSplitter } from './terminal/line-splitter.ts'
-import { createLogView } from './terminal/log-view.ts'
+import { createLineSplitter, createLogView } from './terminal/log-view.ts'
 import { print, printBlock, printHeading, styled, symbol } from './terminal/screen.ts'
-import { adviceAfter } from './try/advice.ts'
-import { requireApart } from './try/apart.ts'
-import { type Interruption, watchSignals } from './try/interruption.ts'
-import { nextCommand, type RepeatedOptions } from './try/next-command.ts'
 import { type FileOptions, type OperatorFile, pathFromCaller, readOperatorFiles } from './try/operator-files.ts'
-import { showFiles, showPublished, showResult, showWorkflow } from './try/show.ts'
+import {
+  adviceAfter,
+  nextCommand,
+  type RepeatedOptions,
+  showFiles,
+  showPublished,
+  showResult,
+  showWorkflow,
+} from './try/show.ts'
 import { readSources, type Sources } from './try/sources.ts'
 import { openTryStage, type TryStage } from './try/stage.ts'
 
@@ -154,4 +159,80 @@ function chooseFolder(option: string | undefined, argument: string | undefined):
   if (option !== undefined && argument !== undefined)
     throw new UsageError(`Name one folder, not both ${option} and ${argument}.`)
   return pathFromCaller(folder)
+}
+
+/**
+ * Throws UsageError if the folders of the sources and of --root are the same, or if one contains the other. The secrets
+ * in the folder of --root could then be published, or the sources could be mixed with the files of the hub and the
+ * host. Resolves symlinks first.
+ */
+function requireApart({ kind, folder }: Sources, named: string): void {
+  const [from, root] = [realPathOf(folder), realPathOf(named)]
+  if (!isWithin(from, root) && !isWithin(root, from)) return
+  throw new UsageError(
+    `The folder of --root, ${root}, and that of your ${kind}, ${from}, must not contain each other, so that nothing of the hub or the host is published as your ${kind}: name another folder with --root.`,
+  )
+}
+
+/** The real path of a folder that may not exist yet. */
+function realPathOf(path: string): string {
+  const absolute = resolve(path)
+  if (existsSync(absolute)) return realpathSync(absolute)
+  return join(realPathOf(dirname(absolute)), basename(absolute))
+}
+
+function isWithin(path: string, folder: string): boolean {
+  return join(path, sep).startsWith(join(folder, sep))
+}
+
+/** The reaction of `npm run try` to signals. */
+interface Interruption {
+  readonly hasCome: boolean
+  /** Resolves at the first signal, or at once if one has come. */
+  readonly wait: Promise<void>
+  /**
+   * After this call, SIGTERM or SIGHUP to our own process also sends SIGINT to the process `pid`, as the runner does
+   * when a job is cancelled. Pass undefined once that process has ended.
+   */
+  alsoStops(pid: number | undefined): void
+}
+
+/**
+ * After this call, SIGINT, SIGTERM and SIGHUP no longer end this process. This process ends by itself, after the
+ * processes that it started have cleaned up.
+ */
+function watchSignals(): Interruption {
+  let hasCome = false
+  let started: number | undefined
+  const wait = new Promise<void>(resolve => {
+    const note = (): void => {
+      hasCome = true
+      resolve()
+    }
+    // Ctrl-C in a terminal also reaches the processes that this one started.
+    process.on('SIGINT', note)
+    for (const signal of ['SIGTERM', 'SIGHUP'] as const) {
+      process.on(signal, () => {
+        note()
+        if (started !== undefined) interrupt(started)
+      })
+    }
+  })
+  return {
+    get hasCome() {
+      return hasCome
+    },
+    wait,
+    alsoStops(pid) {
+      started = pid
+    },
+  }
+}
+
+function interrupt(pid: number): void {
+  try {
+    process.kill(pid, 'SIGINT')
+  } catch {
+    // The process has ended.
+  }
 }

@@ -9,7 +9,7 @@ import { parse } from 'yaml'
 import { parsePluginYaml } from '../src/core/content/plugin-yaml.ts'
 import { parseHostConfig } from '../src/core/plan/host-config.ts'
 import { parsePlan } from '../src/core/plan/plan.ts'
-import { buildPluginSig } from '../src/install/host/plugin-sig.ts'
+import { buildPluginSig } from '../src/install/steps/plugin-sig.ts'
 import { type Block, blocksOf, PAGES, ROOT, readPage, withoutBlocks } from './doc-pages.ts'
 
 /** `sh` is for readme-commands.test.ts, and `text` is for people. */

@@ -7,10 +7,11 @@ import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
-import { createProjectKey } from '../hub/project/project-keys.ts'
+import { createProjectKey } from '../hub/project/keys.ts'
 import { sealProject } from '../hub/project/seal.ts'
 import { runAction } from '../local/runner.ts'
-import { parseSignerKeys } from '../src/core/trust/signer-keys.ts'
+import { parsePluginYaml } from '../src/core/content/plugin-yaml.ts'
+import { parseSignerKeys } from '../src/core/trust/signature.ts'
 import { blocksOf } from './doc-pages.ts'
 import { openProjectStage, type ProjectStage } from './e2e/harness/project-stage.ts'
 import { openStage, pluginFiles, SIGNING_SECRET, type Stage } from './e2e/harness/stage.ts'
@@ -350,3 +351,24 @@ function shown(language: string, page: string): string[] {
 function read(path: string): string {
   return readFileSync(join(ROOT, path), 'utf8')
 }
+
+const PLUGIN = join(import.meta.dirname, '../examples/plugin')
+/** Loads an entry point by its path, as a host framework does, and handles one event. */
+const HOST = `
+import asyncio, importlib.util, sys
+spec = importlib.util.spec_from_file_location("plugins.greeter", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+print(asyncio.run(module.Plugin().handle("greet", {"name": "Ada"}))["text"])
+`
+
+describe('the example plugin', () => {
+  it('is trusted, and a host that loads its entry point finds its class Plugin', t => {
+    const { executionMode, entryPoint } = parsePluginYaml(readFileSync(join(PLUGIN, 'plugin.yaml'), 'utf8'))
+    assert.equal(executionMode, 'trusted')
+    const args = ['-I', '-B', '-c', HOST, join(PLUGIN, entryPoint ?? '')]
+    const host = spawnSync('python3', args, { encoding: 'utf8', cwd: '/' })
+    if (host.error !== undefined) return t.skip('python3 is not on PATH')
+    assert.deepEqual([host.status, host.stdout, host.stderr], [0, 'Hello, Ada!\n', ''])
+  })
+})

@@ -1,3 +1,6 @@
+import { accessSync, constants } from 'node:fs'
+import { delimiter, join } from 'node:path'
+
 /** The extent of the long tests: a sample on every machine, more in CI, everything on demand. */
 const EXTENT = process.env['SWEEP'] === 'full' ? 'full' : process.env['CI'] === 'true' ? 'ci' : 'sample'
 
@@ -30,4 +33,26 @@ export function whyLeftToCi(): string | false {
  */
 export function whyRightsAreLeftToCi(): string | false {
   return EXTENT === 'sample' && 'needs root or strace: runs with CI=true or SWEEP=full'
+}
+
+/** The time after which a test counts as hanging. Even on a busy machine, no test takes nearly that long. */
+export const HANG_LIMIT_MS = 900_000
+
+/** The reason to skip a test if one of these programs is not installed; false if all are. */
+export function missingTools(...tools: string[]): string | false {
+  const missing = tools.filter(tool => !isInstalled(tool))
+  return missing.length > 0 && `needs ${missing.join(', ')}`
+}
+
+function isInstalled(tool: string): boolean {
+  return (process.env['PATH'] ?? '').split(delimiter).some(folder => isExecutable(join(folder, tool)))
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
 }

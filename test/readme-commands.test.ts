@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { type Block, blocksOf, ROOT, readPage } from './doc-pages.ts'
 import { whyLeftToCi } from './extent.ts'
-import { freePort } from './net/ports.ts'
+import { freePort } from './net/loopback-server.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 

@@ -1,5 +1,4 @@
-import type { Target } from './host.ts'
-import { type Hosts, runHosts } from './hosts.ts'
+import { type Hosts, runHosts, type Target } from './hosts.ts'
 
 // This program runs the hosts of a load (JSON: target and hosts) and prints their tally.
 

@@ -1,8 +1,9 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { HubError } from '../errors.ts'
+import { HubError, UsageError } from '../errors.ts'
+import { unreadable } from '../files.ts'
 import { DATABASE_FILE, openStore, type Store } from '../store.ts'
-import { unreadable } from '../unreadable.ts'
+import { asksForHelp, parseCommandLine } from './command-line.ts'
 
 export interface Command {
   /** One line about the command's purpose. */
@@ -66,4 +67,68 @@ function hasStore(dataDir: string): boolean {
     if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) return false
     throw new HubError(400, `The data folder ${dataDir} ${unreadable(error)}.`)
   }
+}
+
+/** A group of commands. You type the group's name before a command's name. */
+export interface CommandGroup {
+  readonly name: string
+  readonly summary: string
+  readonly commands: Readonly<Record<string, Command | CommandGroup>>
+}
+
+/**
+ * Runs the command that the first arguments name, or prints the help of that command or of a group. Throws UsageError
+ * if the command is missing or unknown, and as the command does.
+ */
+export async function runGroup(group: CommandGroup, [name, ...args]: string[]): Promise<void> {
+  if (name !== undefined && asksForHelp([name])) return console.log(overview(group))
+  const command = name !== undefined && Object.hasOwn(group.commands, name) ? group.commands[name] : undefined
+  if (command === undefined) throw new UsageError(describeUnknown(group, name))
+  if ('commands' in command) return await runGroup(command, args)
+  if (asksForHelp(args)) return console.log(`Usage: ${command.usage}`)
+  await command.run(args)
+}
+
+function overview({ name, commands }: CommandGroup): string {
+  const lines = Object.entries(commands).map(([command, { summary }]) => `  ${command.padEnd(12)}${summary}`)
+  return `Usage: ${name} COMMAND [options]\n\n${lines.join('\n')}\n\n"COMMAND --help" explains each of them.`
+}
+
+function describeUnknown(group: CommandGroup, name: string | undefined): string {
+  const problem = name === undefined ? 'The command is missing' : `There is no command ${JSON.stringify(name)}`
+  return `${problem}: "${group.name}" has ${Object.keys(group.commands).join(', ')}.`
+}
+
+interface List<T> {
+  /** The words after `npm run hub --`. */
+  readonly name: string
+  readonly summary: string
+  readonly heading: readonly string[]
+  readonly find: (store: Store) => readonly T[]
+  readonly toRow: (found: T) => readonly string[]
+}
+
+/** A command that prints a table of rows from the data folder, below a heading. */
+export function listCommand<T>({ name, summary, heading, find, toRow }: List<T>): Command {
+  return {
+    summary,
+    usage: `npm run hub -- ${name} [options]\n\n${DATA_USAGE}`,
+    run: async args => {
+      const { values } = parseCommandLine(args, DATA_OPTION)
+      const found = await withExistingStore(values.data, find)
+      console.log(formatTable([heading, ...found.map(toRow)]))
+    },
+  }
+}
+
+/** Rows of text in columns, for a terminal; the first row is the heading. */
+function formatTable(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => row[column]?.length ?? 0)))
+  const lines = rows.map(row => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
+  return lines.map(line => line.trimEnd()).join('\n')
+}
+
+/** A count with its noun: `1 artifact`, `2 artifacts`. */
+export function countInWords(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`
 }

@@ -1,13 +1,20 @@
+import { type ApiKey, createKey, listKeys, revokeKey } from '../access.ts'
 import { UsageError } from '../errors.ts'
-import { type ApiKey, createKey, listKeys, revokeKey } from '../keys.ts'
 import { isListed } from '../marketplace/catalogue.ts'
 import { labelSchema } from '../names.ts'
 import type { Store } from '../store.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withExistingStore, withStore } from './command.ts'
-import type { CommandGroup } from './command-group.ts'
+import {
+  type Command,
+  type CommandGroup,
+  DATA_OPTION,
+  DATA_USAGE,
+  listCommand,
+  SILENT_USAGE,
+  withExistingStore,
+  withStore,
+} from './command.ts'
 import { parseCommandLine, requireForm, requireOption } from './command-line.ts'
-import { listCommand } from './list-command.ts'
-import { findListing, parseKind } from './listing-options.ts'
+import { findListing, parseKind } from './versions.ts'
 
 const OR_KIND = ', or, if it is not published yet, add --kind'
 const HEADING = ['ID', 'PREFIX', 'NAME', 'OWNER', 'BOUND TO', 'STATE', 'LAST USED']

@@ -1,17 +1,13 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { zipFolder, zipGitCommit } from '../archive/make-zip.ts'
 import { UsageError } from '../errors.ts'
-import { zipFolder } from '../folder-archive.ts'
-import { zipGitCommit } from '../git-archive.ts'
 import { type PublishedVersion, stateOf, type VersionId } from '../marketplace/catalogue.ts'
-import { requireDeployable } from '../marketplace/deployable.ts'
-import type { IdentifiedVersion } from '../marketplace/identify.ts'
-import { type Publication, publishArchive } from '../marketplace/publish.ts'
+import { type IdentifiedVersion, type Publication, publishArchive, requireDeployable } from '../marketplace/publish.ts'
 import { labelSchema, newVersionSchema, repoSchema } from '../names.ts'
 import { type Command, DATA_DEFAULT, DATA_OPTION, readGivenFile, withStore } from './command.ts'
-import { parseCommandLine, requireForm, requireOption } from './command-line.ts'
-import { parseKind, parseSlug } from './listing-options.ts'
-import { readSecretVariable } from './secret-variable.ts'
+import { parseCommandLine, readSecretVariable, requireForm, requireOption } from './command-line.ts'
+import { parseKind, parseSlug } from './versions.ts'
 
 const OPTIONS = {
   ...DATA_OPTION,

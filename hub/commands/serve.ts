@@ -1,10 +1,10 @@
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
-import { renewAdminToken } from '../admin-token.ts'
+import { renewAdminToken } from '../access.ts'
 import { HubError, UsageError } from '../errors.ts'
-import { isLoopbackHost } from '../http/loopback.ts'
+import { isLoopbackHost } from '../http/connections.ts'
+import { readTls, serverNames, type TlsCredentials, type TlsFiles } from '../http/tls.ts'
 import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
-import { readTls, serverNames, type TlsCredentials, type TlsFiles } from '../tls-files.ts'
 import { type Command, DATA_DEFAULT, DATA_OPTION, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 

@@ -1,9 +1,7 @@
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
-import { type Kind, kindSchema } from '../names.ts'
-import type { Store } from '../store.ts'
-import { inTransaction } from '../transactions.ts'
-import { newestFirst } from '../version-order.ts'
+import { type Kind, kindSchema, newestFirst } from '../names.ts'
+import { inTransaction, type Store } from '../store.ts'
 
 /** Identifies a plugin or service (contract 2.1). */
 export interface ListingId {

@@ -3,7 +3,7 @@ import { posix } from 'node:path'
 import { type Document, isMap, isScalar, LineCounter, parseDocument, type Scalar, visit } from 'yaml'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
-import { MAX_PLUGIN_YAML_BYTES, readText, readVersion, requireShallowYaml, requireYamlSize } from '../yaml-document.ts'
+import { MAX_PLUGIN_YAML_BYTES, readText, readVersion, requireShallowYaml, requireYamlSize } from '../yaml.ts'
 
 export const PLUGIN_YAML = 'plugin.yaml'
 

@@ -1,14 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
-import { kindSchema, labelSchema, slugSchema, versionSchema } from '../names.ts'
-import { statusSchema, utcTimeSchema } from '../report-fields.ts'
-import type { Store } from '../store.ts'
-import { inTransaction } from '../transactions.ts'
+import { kindSchema, labelSchema, slugSchema, statusSchema, utcTimeSchema, versionSchema } from '../names.ts'
+import { HOST, newest, REPORTS_NEVER_GO } from '../schema.ts'
+import { inTransaction, type Store } from '../store.ts'
 import type { ListingId } from './catalogue.ts'
 import { applyPruning, applyReports } from './fleet.ts'
-import { HOST, newest } from './newest-report.ts'
-import { REPORTS_NEVER_GO } from './schema.ts'
 
 const MAX_ERROR_CHARS = 20_000
 /** A batch takes tens of milliseconds, and a hub that waits to write tries again within the pause. */

@@ -1,10 +1,8 @@
 import { z } from 'zod'
-import { randomAlphanumerics } from '../credentials.ts'
+import { randomAlphanumerics } from '../access.ts'
 import { HubError } from '../errors.ts'
-import { labelSchema, parseInput } from '../names.ts'
-import type { Store } from '../store.ts'
-import { inTransaction } from '../transactions.ts'
-import { newestFirst } from '../version-order.ts'
+import { labelSchema, newestFirst, parseInput } from '../names.ts'
+import { inTransaction, type Store } from '../store.ts'
 
 const projectVersionSchema = z.object({
   project_id: z.string(),

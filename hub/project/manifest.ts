@@ -1,17 +1,18 @@
+import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
+import { z } from 'zod'
 import { HubError } from '../errors.ts'
-import type { Member } from './member.ts'
-import { type PluginDescription, parsePluginDescription } from './plugin-description.ts'
-import type { SourceTree } from './source-tree.ts'
-import type { PartSource, PartSources } from './stubs.ts'
-import { treeDigest } from './tree-digest.ts'
+import { labelSchema, parseInput, versionSchema } from '../names.ts'
+import { MAX_PLUGIN_YAML_BYTES, parseYamlDocument, readText, readVersion, requireYamlSize } from '../yaml.ts'
+import type { PartSource, PartSources } from './plan.ts'
+import { type Member, resolveLink, type SourceTree } from './source-tree.ts'
 
 export const DEFAULT_PLUGINS_DIRNAME = 'plugins'
 
 type Members = ReadonlyMap<string, Member>
 
-export interface ManifestFacts {
+interface ManifestFacts {
   readonly projectId: string
   readonly projectName: string
   readonly version: string
@@ -72,4 +73,61 @@ function readDescription(members: Members, path: string): PluginDescription {
   if (file === undefined) throw new HubError(400, `The plugin ${path} has no plugin.yaml: add one.`)
   if (file.type !== 'file') throw new HubError(400, `${file.path} is a ${file.type}: replace it with a file.`)
   return parsePluginDescription(readFileSync(file.source, 'utf8'), file.path)
+}
+
+const namesSchema = z.preprocess(
+  value => (value === '' || value === undefined ? [] : value),
+  z.array(labelSchema, { error: 'must be a list of names' }),
+)
+
+const environmentSchema = z.object({ required: namesSchema, optional: namesSchema }, { error: 'must be a map' })
+
+const descriptionSchema = z.object({
+  version: versionSchema,
+  environment: z.preprocess(value => (value === '' ? undefined : value), environmentSchema.optional()),
+})
+
+type PluginDescription = z.output<typeof descriptionSchema>
+
+/**
+ * Reads the fields of a `plugin.yaml` for the manifest. Throws HubError 400, which names the `path`, for invalid YAML,
+ * for a file that is larger than clients accept, for a field that is missing or wrong, and for a name or a version that
+ * YAML parsers read differently.
+ */
+export function parsePluginDescription(text: string, path: string): PluginDescription {
+  requireYamlSize(path, Buffer.byteLength(text), MAX_PLUGIN_YAML_BYTES)
+  const document = parseYamlDocument(text, path, 'failsafe')
+  const value: unknown = document.toJS({ maxAliasCount: 0 })
+  readText(document, ['name'], path)
+  readVersion(document, path)
+  try {
+    return parseInput(descriptionSchema, value)
+  } catch (error) {
+    throw new HubError(400, `${path}: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}
+
+/**
+ * The tree digest of the members below `folder` (docs/files.md, "Tree digest"), with paths relative to `folder`; `''`
+ * means the whole tree. A symlink to a regular file counts as that file; other symlinks do not count. The caller must
+ * have checked that no symlink leaves its plugin or extension.
+ */
+function treeDigest(members: ReadonlyMap<string, Member>, folder: string): string {
+  const prefix = folder === '' ? '' : `${folder}/`
+  const lines = [...members.values()]
+    .filter(({ path }) => path.startsWith(prefix))
+    .sort((a, b) => comparePaths(a.path, b.path))
+    .flatMap(member => {
+      const file = member.type === 'symlink' ? resolveLink(members, member, { within: '' }) : member
+      return file?.type === 'file' ? [`${member.path.slice(prefix.length)}:${file.sha256}`] : []
+    })
+  return createHash('sha256').update(lines.join('\n')).digest('hex')
+}
+
+/**
+ * Orders paths component by component, each by code points. Comparing UTF-8 bytes with a zero byte as separator has
+ * that effect, because the zero byte sorts before every other character.
+ */
+export function comparePaths(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a.replaceAll('/', '\0')), Buffer.from(b.replaceAll('/', '\0')))
 }

@@ -1,11 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
-import { versionSchema } from '../names.ts'
-import { statusSchema, utcTimeSchema } from '../report-fields.ts'
+import { partIdSchema, projectIdSchema, statusSchema, utcTimeSchema, versionSchema } from '../names.ts'
+import { NEWEST_PROJECT_REPORT_FIRST } from '../schema.ts'
 import type { Store } from '../store.ts'
-import { partIdSchema, projectIdSchema } from './names.ts'
-import { NEWEST_FIRST } from './newest-report.ts'
 
 const MAX_PLUGINS = 1000
 /** A batch takes tens of milliseconds, and a hub that waits to write tries again within the pause. */
@@ -78,7 +76,7 @@ export function recordProjectReport(store: Store, report: ProjectReport, now: nu
 /** The latest deployments, newest first. */
 export function listDeployments(store: Store, limit: number): StoredProjectReport[] {
   const rows = store.db
-    .prepare(`SELECT ${COLUMNS.join(', ')} FROM project_reports ORDER BY ${NEWEST_FIRST} LIMIT ?`)
+    .prepare(`SELECT ${COLUMNS.join(', ')} FROM project_reports ORDER BY ${NEWEST_PROJECT_REPORT_FIRST} LIMIT ?`)
     .all(limit)
   return rows.map(row => storedSchema.parse(row))
 }
@@ -111,7 +109,7 @@ export async function pruneProjectReports(store: Store, before: Date): Promise<n
 function pruneBatch({ db }: Store, before: Date, from: number): number {
   const newest = (condition: string) => `(
     SELECT deployment_id FROM project_reports AS newest
-    WHERE newest.project_id = project_reports.project_id AND ${condition} ORDER BY ${NEWEST_FIRST} LIMIT 1)`
+    WHERE newest.project_id = project_reports.project_id AND ${condition} ORDER BY ${NEWEST_PROJECT_REPORT_FIRST} LIMIT 1)`
   const { changes } = db
     .prepare(
       `DELETE FROM project_reports WHERE rowid > ? AND rowid <= ? AND reported_at < ?
@@ -125,7 +123,7 @@ function newestOf({ db }: Store, projectId: string, condition: string): StoredPr
   const row = db
     .prepare(
       `SELECT ${COLUMNS.join(', ')} FROM project_reports WHERE project_id = ? AND ${condition}
-       ORDER BY ${NEWEST_FIRST} LIMIT 1`,
+       ORDER BY ${NEWEST_PROJECT_REPORT_FIRST} LIMIT 1`,
     )
     .get(projectId)
   return row === undefined ? undefined : storedSchema.parse(row)

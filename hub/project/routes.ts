@@ -1,14 +1,37 @@
 import { type Context, Hono } from 'hono'
 import { z } from 'zod'
+import { requireAdmin } from '../access.ts'
 import { streamArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
-import { readJsonBody } from '../http/json-body.ts'
-import { issueToken, refuseOtherProject, TOKEN_LIFE_SECONDS, type TokenContext, useToken } from './access-tokens.ts'
-import { authorizationSchema, releaseDek } from './authorize.ts'
-import { latestProjectVersion, readProjectVersion } from './catalogue.ts'
-import { issueTicket, useTicket } from './download-tickets.ts'
-import { projectIdSchema } from './names.ts'
-import type { ProjectKey } from './project-keys.ts'
+import { readJsonBody } from '../http/bodies.ts'
+import { base64Schema, projectIdSchema } from '../names.ts'
+import type { Store } from '../store.ts'
+import {
+  createProject,
+  findBySignature,
+  latestProjectVersion,
+  readEncryptedDek,
+  readProjectVersion,
+  revokeProjectVersion,
+} from './catalogue.ts'
+import { decryptDek } from './encrypt.ts'
+import {
+  createProjectKey,
+  type IssuedProjectKey,
+  issueTicket,
+  issueToken,
+  type ProjectKey,
+  projectKeyRequestSchema,
+  readProjectKey,
+  refuseOtherProject,
+  revokeProject,
+  revokeProjectKey,
+  TOKEN_LIFE_SECONDS,
+  type TokenContext,
+  useProjectKey,
+  useTicket,
+  useToken,
+} from './keys.ts'
 import { completeReport, projectReportSchema, recordProjectReport } from './reports.ts'
 
 const MAX_DEVKEY_CHARS = 512
@@ -103,4 +126,104 @@ function requireToken(c: Context, context: TokenContext): ProjectKey {
   if (token === undefined)
     throw new HubError(401, 'This route needs an access token in the Authorization header, as a Bearer token.')
   return useToken(context, token)
+}
+
+const MAX_CREDENTIAL_CHARS = 512
+
+const authorizationSchema = z.object({
+  deployment_credential: z
+    .string()
+    .min(1, { error: 'must not be empty' })
+    .max(MAX_CREDENTIAL_CHARS, { error: `must have at most ${MAX_CREDENTIAL_CHARS} characters` }),
+  artifact_signature: base64Schema(64),
+})
+
+/** A request for the DEK of the project's version with this signature. */
+type DekRequest = z.infer<typeof authorizationSchema> & { readonly project_id: string }
+
+/**
+ * Releases the DEK of the project's version with this signature. Revocation takes effect here (contract 4.2): throws
+ * HubError 403 if the credential is unknown, revoked or for another project, or if the version is revoked. Throws 404
+ * if no version has the signature, and 500 as decryptDek does.
+ */
+function releaseDek(store: Store, request: DekRequest): Buffer {
+  const { project_id } = request
+  requireCredential(store, request)
+  const version = findBySignature(store, request)
+  if (version === undefined) throw new HubError(404, `No version of the project ${project_id} has this signature.`)
+  if (version.revoked_at !== null) {
+    throw new HubError(403, `Version ${version.version} of the project ${project_id} was revoked.`)
+  }
+  return decryptDek(store, version, readEncryptedDek(store, version))
+}
+
+function requireCredential(store: Store, { project_id, deployment_credential }: DekRequest): void {
+  const credential = useProjectKey(store, ['credential'], deployment_credential)
+  if (credential === undefined) throw new HubError(403, 'The deployment credential is unknown.')
+  refuseOtherProject(credential, project_id)
+  if (!credential.is_active) throw new HubError(403, `The deployment credential ${credential.prefix}... was revoked.`)
+}
+
+const VALUE_FIELD = { devkey: 'xdevkey', publisher: 'xdevkey', credential: 'deployment_credential' } as const
+
+const devkeyRequestSchema = projectKeyRequestSchema.extend({ can_publish: z.boolean().optional() })
+
+/** Routes for the hub's administrator, which are not part of the contract. All need the admin token. */
+export function projectAdminRoutes(store: Store): Hono {
+  const app = new Hono()
+  app.post('/v1/projects', c => acceptProject(c, store))
+  app.delete('/v1/projects/:projectId/versions/:version', c => revokeVersion(c, store))
+  app.post('/v1/projects/:projectId/devkeys', c => issueDevkey(c, store))
+  app.post('/v1/projects/:projectId/deployment-credentials', c => issueCredential(c, store))
+  app.delete('/v1/projects/:projectId/keys', c => revokeAllKeys(c, store))
+  app.delete('/v1/projects/:projectId/keys/:id', c => revokeOneKey(c, store))
+  return app
+}
+
+function revokeVersion(c: Context, store: Store): Response {
+  requireAdmin(c, store)
+  revokeProjectVersion(store, { project_id: projectIdFromPath(c), version: c.req.param('version') ?? '' })
+  return c.body(null, 204)
+}
+
+async function acceptProject(c: Context, store: Store): Promise<Response> {
+  requireAdmin(c, store)
+  const { name } = await readJsonBody(c, projectKeyRequestSchema)
+  return c.json(createProject(store, name), 201)
+}
+
+async function issueDevkey(c: Context, store: Store): Promise<Response> {
+  requireAdmin(c, store)
+  const { name, can_publish } = await readJsonBody(c, devkeyRequestSchema)
+  return answerKey(
+    c,
+    createProjectKey(store, { project_id: projectIdFromPath(c), purpose: can_publish ? 'publisher' : 'devkey', name }),
+  )
+}
+
+async function issueCredential(c: Context, store: Store): Promise<Response> {
+  requireAdmin(c, store)
+  const { name } = await readJsonBody(c, projectKeyRequestSchema)
+  return answerKey(c, createProjectKey(store, { project_id: projectIdFromPath(c), purpose: 'credential', name }))
+}
+
+function answerKey(c: Context, { value, record }: IssuedProjectKey): Response {
+  return c.json({ ...record, [VALUE_FIELD[record.purpose]]: value }, 201)
+}
+
+function revokeAllKeys(c: Context, store: Store): Response {
+  requireAdmin(c, store)
+  return c.json({ revoked: revokeProject(store, projectIdFromPath(c)).map(({ id }) => id) })
+}
+
+function revokeOneKey(c: Context, store: Store): Response {
+  requireAdmin(c, store)
+  const { id, project_id } = readProjectKey(store, c.req.param('id') ?? '')
+  if (project_id !== projectIdFromPath(c)) throw new HubError(404, 'This project has no key with this id.')
+  revokeProjectKey(store, id)
+  return c.body(null, 204)
+}
+
+function projectIdFromPath(c: Context): string {
+  return c.req.param('projectId') ?? ''
 }

@@ -1,16 +1,24 @@
-import { type KeyObject, randomBytes, sign } from 'node:crypto'
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyObject,
+  randomBytes,
+  sign,
+} from 'node:crypto'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { type Pack, pack } from 'tar-stream'
 import { z } from 'zod'
-import { labelSchema, parseInput } from '../names.ts'
-import { readPartSources, readProjectId, requireWorkablePlan } from './bundled-plan.ts'
+import { HubError } from '../errors.ts'
+import { readPieces, unreadable, writeNewFile } from '../files.ts'
+import { labelSchema, parseInput, pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from '../names.ts'
 import { DEK_BYTES, encryptTar, NONCE_BYTES } from './encrypt.ts'
-import { buildManifest, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
-import { pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from './names.ts'
-import { measureMembers, packMembers } from './pack-members.ts'
+import { buildManifest, comparePaths, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
+import { readPartSources, readProjectId, requireWorkablePlan, withStubs } from './plan.ts'
 import type { SealedRelease } from './publish.ts'
-import { signerPublicKey } from './signing-key.ts'
-import { readSourceTree } from './source-tree.ts'
-import { withStubs } from './stubs.ts'
-import { comparePaths } from './tree-digest.ts'
+import { type FileMember, type Member, readSourceTree } from './source-tree.ts'
 
 const factsSchema = z.object({
   projectId: projectIdSchema.optional(),
@@ -74,4 +82,142 @@ export async function sealProject({
     content_sha256: manifest.content_sha256,
   }
   return { bytes, release, manifest, leftOut: tree.leftOut }
+}
+
+const RAW_BYTES = 32
+
+/** Writes a new Ed25519 key as PKCS #8 PEM, mode 0600. Throws HubError 400 if the file exists or cannot be written. */
+export function createSigningKey(path: string): KeyObject {
+  const { privateKey } = generateKeyPairSync('ed25519')
+  writeNewFile(path, privateKey.export({ format: 'pem', type: 'pkcs8' }), 0o600)
+  return privateKey
+}
+
+/** Throws HubError 400 if the file cannot be read or is not an Ed25519 private key in PEM without a passphrase. */
+export function readSigningKey(path: string): KeyObject {
+  const pem = readKeyFile(path)
+  try {
+    const key = createPrivateKey(pem)
+    if (key.asymmetricKeyType === 'ed25519') return key
+  } catch {}
+  throw new HubError(
+    400,
+    `The file ${path} is not an Ed25519 private key in PEM without a passphrase: create one with "project keygen --out FILE".`,
+  )
+}
+
+function readKeyFile(path: string): Buffer {
+  try {
+    return readFileSync(path)
+  } catch (error) {
+    throw new HubError(
+      400,
+      `The signing key ${path} ${unreadable(error, 'create one with "project keygen --out FILE"')}.`,
+    )
+  }
+}
+
+/** The raw 32 bytes of the key's public half, in base64 (contract 2.2, signer_public_key). */
+export function signerPublicKey(key: KeyObject): string {
+  return createPublicKey(key).export({ format: 'der', type: 'spki' }).subarray(-RAW_BYTES).toString('base64')
+}
+
+const BLOCK_BYTES = 512
+
+interface TarContent {
+  readonly manifestJson: string
+  readonly members: Iterable<Member>
+  /** The modification time of every entry. */
+  readonly time: Date
+}
+
+/**
+ * Packs `manifest.json`, and then the members in their order, as a tar. The same content gives the same bytes: every
+ * entry has the same time, the owner 0, and the mode 0644 or 0755. The stream fails with HubError 400 if a file has
+ * changed.
+ */
+export function packMembers(content: TarContent): AsyncIterable<Uint8Array> {
+  return packEntries(entriesOf(content))
+}
+
+/** Returns the size in bytes of the tar that packMembers makes of the content. Reads no file. */
+async function measureMembers(content: TarContent): Promise<number> {
+  const entries = [...entriesOf(content)]
+  let bytes = entries.reduce((sum, { size }) => sum + Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES, 0)
+  const headers = entries.map(entry => ({ ...entry, size: 0, pieces: [] }))
+  for await (const chunk of packEntries(headers)) bytes += chunk.length
+  return bytes
+}
+
+interface Entry {
+  readonly header: Omit<Parameters<Pack['entry']>[0], 'size'>
+  readonly size: number
+  readonly pieces: Iterable<Buffer>
+}
+
+function* entriesOf({ manifestJson, members, time }: TarContent): Generator<Entry> {
+  const manifest = Buffer.from(manifestJson)
+  const header = { name: 'manifest.json', mode: 0o644, mtime: time }
+  yield { header, size: manifest.length, pieces: [manifest] }
+  for (const member of members) yield entryOf(member, time)
+}
+
+function entryOf(member: Member, mtime: Date): Entry {
+  const header = { name: member.path, type: member.type, mode: modeOf(member), mtime }
+  switch (member.type) {
+    case 'file':
+      return { header, size: member.size, pieces: readUnchanged(member) }
+    case 'symlink':
+      return { header: { ...header, linkname: member.target }, size: 0, pieces: [] }
+    case 'directory':
+      return { header, size: 0, pieces: [] }
+  }
+}
+
+async function* packEntries(entries: Iterable<Entry>): AsyncGenerator<Uint8Array> {
+  const tar = pack()
+  const chunks = (tar as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]() as AsyncIterableIterator<Uint8Array>
+  addEntries(tar, entries).catch(error => tar.destroy(error))
+  yield* chunks
+}
+
+async function addEntries(tar: Pack, entries: Iterable<Entry>): Promise<void> {
+  for (const entry of entries) await addEntry(tar, entry)
+  tar.finalize()
+}
+
+/**
+ * Waits until the entry is packed: if the tar failed while an entry was pending, no code would handle the error of that
+ * entry.
+ */
+async function addEntry(tar: Pack, { header, size, pieces }: Entry): Promise<void> {
+  const packed = Promise.withResolvers<void>()
+  const entry = tar.entry({ ...header, size, uid: 0, gid: 0 }, error =>
+    error ? packed.reject(error) : packed.resolve(),
+  )
+  entry.on('error', packed.reject)
+  try {
+    for (const piece of pieces) if (!entry.write(piece)) await once(entry, 'drain')
+    entry.end(null)
+  } catch (error) {
+    entry.destroy(error as Error)
+  }
+  await packed.promise
+}
+
+function modeOf(member: Member): number {
+  return member.type === 'directory' || (member.type === 'file' && member.isExecutable) ? 0o755 : 0o644
+}
+
+function* readUnchanged({ source, path, sha256, size }: FileMember): Generator<Buffer> {
+  const hash = createHash('sha256')
+  let length = 0
+  for (const piece of readPieces(source)) {
+    length += piece.length
+    if (length > size) break
+    hash.update(piece)
+    yield piece
+  }
+  if (hash.digest('hex') !== sha256)
+    throw new HubError(400, `${path} changed while it was being sealed: seal the project again.`)
 }

@@ -1,10 +1,8 @@
 import { lstatSync, readdirSync, readlinkSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { basename, join, posix } from 'node:path'
 import { HubError } from '../errors.ts'
-import { hashFile } from './file-pieces.ts'
-import { isNeverSealed } from './left-out.ts'
-import { type LinkMember, type Member, resolveLink } from './member.ts'
-import { partIdSchema } from './names.ts'
+import { hashFile } from '../files.ts'
+import { partIdSchema } from '../names.ts'
 
 export const PLAN_PATH = 'deployment/install.yaml'
 
@@ -168,4 +166,118 @@ function statOf({ root }: Reading, path: string): Stats | undefined {
 
 function refused(message: string): HubError {
   return new HubError(400, message)
+}
+
+const FOLDERS_AND_FILES = new Set([
+  '.git',
+  '.hg',
+  '.svn',
+  '.gitmodules',
+  'node_modules',
+  '__pycache__',
+  '.venv',
+  'venv',
+  '.tox',
+  '.nox',
+  '.mypy_cache',
+  '.pytest_cache',
+  '.ruff_cache',
+  '.cache',
+  '.ds_store',
+  'thumbs.db',
+  '.idea',
+  '.vscode',
+  '.ssh',
+  '.gnupg',
+  '.aws',
+  '.azure',
+  '.kube',
+  '.docker',
+  '.npmrc',
+  '.yarnrc.yml',
+  '.pypirc',
+  '.netrc',
+  '_netrc',
+  '.pgpass',
+  '.my.cnf',
+  '.htpasswd',
+  '.git-credentials',
+  'credentials.json',
+  'service-account.json',
+  '.envrc',
+])
+const COMPILED = /\.py[co]$/
+const KEY_FILE = /^id_(?:rsa|dsa|ecdsa|ed25519)|\.(?:pem|key|p8|p12|pfx|ppk|jks|keystore|kdbx)$/
+const SETTINGS =
+  /^\.env[.~]|\.env(?:~|\.bak|\.old|\.orig)?$|\.env\.(?:local|dev|development|test|staging|prod|production)$/
+const TEMPLATE = /\.(?:template|example|sample|dist|tmpl)$/
+
+/**
+ * True if sealing leaves out every file or folder of this name, in upper or lower case. It leaves out version control,
+ * installed dependencies, caches, settings with values (`.env`, `x.env`, but not their templates), private keys and the
+ * credential files of common tools.
+ */
+function isNeverSealed(name: string): boolean {
+  const lower = name.toLowerCase()
+  if (FOLDERS_AND_FILES.has(lower) || COMPILED.test(lower) || KEY_FILE.test(lower)) return true
+  return SETTINGS.test(lower) && !TEMPLATE.test(lower)
+}
+
+interface Place {
+  /** Relative to the project's root, with `/`. */
+  readonly path: string
+}
+
+export interface FileMember extends Place {
+  readonly type: 'file'
+  /** The file to read. */
+  readonly source: string
+  readonly size: number
+  readonly isExecutable: boolean
+  /** Lowercase hex. */
+  readonly sha256: string
+}
+
+interface LinkMember extends Place {
+  readonly type: 'symlink'
+  readonly target: string
+}
+
+/** A file, symlink or folder that becomes one entry of the sealed tar. */
+export type Member = FileMember | LinkMember | (Place & { readonly type: 'directory' })
+
+/** The most symlinks that clients follow on one path. */
+const MAX_HOPS = 40
+
+interface Following {
+  /** The folder that contains the symlink and that no step may leave; `''` means the project's root. */
+  readonly within: string
+  /** The most symlinks to follow. */
+  readonly hops?: number
+}
+
+/**
+ * Returns the sealed file or folder that a symlink leads to, directly or through other symlinks. Undefined if there is
+ * none, if a target is not relative, if a step leaves the sealed folders of `within`, or if the chain has more than 40
+ * symlinks.
+ */
+export function resolveLink(
+  members: ReadonlyMap<string, Member>,
+  { path, target }: LinkMember,
+  { within, hops = MAX_HOPS }: Following,
+): Member | undefined {
+  if (target.startsWith('/')) return undefined
+  const lowest = within === '' ? 0 : within.split('/').length
+  const at = path.split('/').slice(0, -1)
+  for (const step of target.split('/')) {
+    if (at.length < lowest || members.get(at.join('/'))?.type !== 'directory') return undefined
+    if (step === '..') at.pop()
+    else if (step !== '' && step !== '.') at.push(step)
+    const found = members.get(at.join('/'))
+    if (found?.type !== 'symlink') continue
+    const end = hops > 1 ? resolveLink(members, found, { within, hops: hops - 1 }) : undefined
+    if (end === undefined) return undefined
+    at.splice(0, at.length, ...end.path.split('/'))
+  }
+  return at.length < lowest ? undefined : members.get(at.join('/'))
 }

@@ -1,9 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { ActionResult } from '../../local/runner.ts'
-import { expectEqual } from './expect.ts'
-import { CLOCK, GREETER, RELEASES } from './releases.ts'
-import type { DemoStage } from './stage.ts'
+import { CLOCK, type DemoStage, GREETER, RELEASES } from './stage.ts'
 
 export interface Deployment {
   readonly title: string
@@ -109,4 +107,11 @@ export const DEPLOYMENTS: readonly Deployment[] = [
 
 function visits(on: DemoStage): string {
   return join(on.root, 'plugins/greeter/data/visits.txt')
+}
+
+/** Throws if `found` is not `expected`; the error ends the demo. */
+export function expectEqual<T>(what: string, found: T, expected: T): void {
+  if (found !== expected) {
+    throw new Error(`Expected ${what} to be ${JSON.stringify(expected)}, found ${JSON.stringify(found)}.`)
+  }
 }

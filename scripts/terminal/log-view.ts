@@ -1,9 +1,9 @@
-import { createRedactor } from '../../src/core/secrets.ts'
+import { createRedactor } from '../../src/core/text.ts'
 import { styled, symbol } from './screen.ts'
 
 const COMMAND = /^\s*::([a-z-]+)(?: (.*?))?::(.*)$/
 
-export interface LogViewOptions {
+interface LogViewOptions {
   /** True to show the lines in groups too, as the runner does after a click. */
   readonly isOpen: boolean
 }
@@ -70,4 +70,26 @@ function decodeData(text: string): string {
     .replace(/%3A/gi, ':')
     .replace(/%2C/gi, ',')
     .replace(/%25/g, '%')
+}
+
+/** Splits text that arrives in pieces into its lines. */
+interface LineSplitter {
+  add(text: string): void
+  /** Call this at the end of the text: it shows a last line that has no line break. */
+  end(): void
+}
+
+export function createLineSplitter(show: (lines: readonly string[]) => void): LineSplitter {
+  let rest = ''
+  return {
+    add(text) {
+      const lines = `${rest}${text}`.split('\n')
+      rest = lines.pop() ?? ''
+      if (lines.length > 0) show(lines)
+    },
+    end() {
+      if (rest !== '') show([rest])
+      rest = ''
+    },
+  }
 }

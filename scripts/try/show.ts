@@ -1,17 +1,14 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { stringify } from 'yaml'
 import type { ActionResult } from '../../local/runner.ts'
-import { listNames } from '../../src/core/foreign-text.ts'
 import { parseSettings } from '../../src/core/plan/settings.ts'
-import { bytesInWords, countInWords } from '../../src/core/quantities.ts'
-import { drawTree } from '../terminal/file-tree.ts'
+import { bytesInWords, countInWords, listNames } from '../../src/core/text.ts'
 import { markdownLines } from '../terminal/markdown.ts'
-import { print, printBlock, printHeading, tableLines } from '../terminal/screen.ts'
-import { defaultPlanFile, type FileOptions, type OperatorFile } from './operator-files.ts'
-import type { Published } from './published.ts'
-import type { Sources } from './sources.ts'
-import type { TryStage } from './stage.ts'
-import { workflowLines } from './workflow.ts'
+import { drawTree, print, printBlock, printHeading, tableLines } from '../terminal/screen.ts'
+import { BROKEN_STEP, defaultPlanFile, type FileOptions, type OperatorFile } from './operator-files.ts'
+import { FIRST_VERSION, howToRaise, type Part, type Project, type Sources } from './sources.ts'
+import type { Published, TryStage } from './stage.ts'
 
 const MAX_FILES = 20
 
@@ -71,4 +68,160 @@ export function showWorkflow(sources: Sources, files: readonly OperatorFile[], g
 function showFile(title: string, { text }: OperatorFile): void {
   printHeading(title)
   print(...text.trimEnd().split('\n'))
+}
+
+interface Chosen {
+  readonly break: boolean
+  readonly root?: string | undefined
+}
+
+/** The advice after a step with this result. */
+export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Sources, chosen: Chosen): string {
+  const { outcome, 'failed-step': failed } = outputs
+  if (chosen.break && failed === BROKEN_STEP && outcome !== 'inconsistent') return adviceAfterBreak(sources, chosen)
+  if (exitCode !== 0) return 'Correct what the error names, and run the command again.'
+  if (chosen.root === undefined)
+    return 'Add --root DIR to keep the hub and the host: you can then see an update and a rollback.'
+  const raise = `change a file, raise the version (${howToRaise(sources)}) and run the command again`
+  if (chosen.break) return `Nothing had to change, so the broken step was skipped. To see a rollback, ${raise}.`
+  return `To see an update, ${raise}; to see a rollback, add --break.`
+}
+
+/** A broken project needs a new version, because a project contains its plan, and a published version never changes. */
+function adviceAfterBreak(sources: Sources, { root }: Chosen): string {
+  if (sources.kind !== 'project' || root === undefined)
+    return 'Run the command without --break to install your version.'
+  return `The broken step is sealed into ${sources.version}. Run the command without --break and with ${howToRaise(sources)} to install your project.`
+}
+
+/** The command-line options that the next command repeats. */
+export interface RepeatedOptions {
+  readonly from?: string | undefined
+  readonly kind?: string | undefined
+  readonly slug?: string | undefined
+  readonly 'plugins-dirname'?: string | undefined
+  readonly plan?: string | undefined
+  readonly 'host-config'?: string | undefined
+  readonly setting: readonly string[]
+  readonly root?: string | undefined
+}
+
+/**
+ * Returns the command that deploys the next version of the sources. If --root was not given, the command deploys the
+ * same version with --root instead. The values of settings may be secret, so only their names appear.
+ */
+export function nextCommand(sources: Sources, given: RepeatedOptions): string {
+  const repeated = Object.entries({
+    from: given.from ?? sources.folder,
+    kind: given.kind,
+    slug: given.slug,
+    'plugins-dirname': given['plugins-dirname'],
+    plan: given.plan,
+    'host-config': given['host-config'],
+    root: given.root ?? 'DIR',
+  })
+  return [
+    'npm run try --',
+    ...repeated.flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${quoted(value)}`])),
+    ...given.setting.map(setting => `--setting ${quoted(`${setting.split('=', 1)[0]}=…`)}`),
+    ...versionOption(sources, given),
+  ].join(' ')
+}
+
+/** Leaves out the option for a version that a file names or that is the default. */
+function versionOption(sources: Sources, { root }: RepeatedOptions): string[] {
+  if (sources.versionFile !== undefined) return []
+  if (root !== undefined) return [howToRaise(sources)]
+  const isDefault = sources.kind !== 'plugin' && sources.version === FIRST_VERSION
+  return isDefault ? [] : [`--version ${sources.version}`]
+}
+
+/** Quotes a text so that a shell reads it back unchanged. */
+function quoted(text: string): string {
+  return /^[\w@%+=:,./…-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+/**
+ * The lines of a workflow that deploys the sources on a real host: the README's workflow, for these sources. Each
+ * setting takes its value from a secret of the same name.
+ */
+export function workflowLines(
+  sources: Sources,
+  files: readonly OperatorFile[],
+  settings: readonly string[] = [],
+): string[] {
+  const { kind, slug } = sources
+  const inputs = inputsOf(sources, files)
+  const needsFiles = files.length > 0
+  return [
+    `name: Deploy ${slug}`,
+    'on:',
+    '  workflow_dispatch:',
+    '    inputs:',
+    '      version:',
+    '        description: Version to install, or latest',
+    '        default: latest',
+    ...(kind === 'project' && !needsFiles ? ['permissions: {}'] : ['permissions:', '  contents: read']),
+    'jobs:',
+    '  deploy:',
+    '    runs-on: [self-hosted, app-1] # the runner runs on the host that it deploys to',
+    '    environment: production # has the secrets',
+    '    timeout-minutes: 45',
+    '    concurrency:',
+    `      group: deploy-${slug}-app-1`,
+    '      cancel-in-progress: false',
+    '    steps:',
+    ...(needsFiles ? CHECKOUT : []),
+    `      - uses: OWNER/hub-deploy${kind === 'project' ? '/project' : ''}@v1 # replace OWNER; preferably pin a full commit SHA`,
+    '        with:',
+    ...Object.entries(inputs).map(([name, value]) => `          ${name}: ${value}`),
+    ...(settings.length > 0 ? ['          settings: |'] : []),
+    ...settings.map(name => `            ${name}=${secret(name)}`),
+  ]
+}
+
+const CHECKOUT = ['      - uses: actions/checkout@v4', '        with:', '          persist-credentials: false']
+
+function inputsOf(sources: Sources, files: readonly OperatorFile[]): Record<string, string> {
+  return {
+    'hub-url': 'https://hub.example.com # your hub',
+    ...(sources.kind === 'project' ? projectInputs(sources) : partInputs(sources)),
+    ...(sources.isSigned ? { 'plugin-secret-key': secret('PLUGIN_SECRET_KEY') } : {}),
+    'project-root': '/srv/app # on the host',
+    ...Object.fromEntries(files.map(({ input, path }) => [input, path])),
+  }
+}
+
+function partInputs({ kind, slug }: Part): Record<string, string> {
+  return {
+    slug: stringify(slug).trim(),
+    ...(kind === 'service' ? { kind } : {}),
+    version: expression('inputs.version'),
+    'api-key': secret('HUB_API_KEY'),
+    'signing-secret': secret(secretName(slug, 'SIGNING_SECRET')),
+  }
+}
+
+function projectInputs({ slug }: Project): Record<string, string> {
+  return {
+    'project-id': stringify(slug).trim(),
+    version: expression('inputs.version'),
+    devkey: secret('HUB_DEVKEY'),
+    'deployment-credential': secret(secretName(slug, 'DEPLOYMENT_CREDENTIAL')),
+    'signer-public-key': 'PUBLIC_KEY # from the publisher, not from the hub; it is not secret',
+  }
+}
+
+/** Named as in the README: `GREETER_SIGNING_SECRET`. GitHub accepts letters, digits and `_`, but no digit first. */
+function secretName(slug: string, purpose: string): string {
+  const name = slug.toUpperCase().replace(/[^A-Z0-9]+/g, '_')
+  return `${/^\d/.test(name) ? '_' : ''}${name}_${purpose}`
+}
+
+function secret(name: string): string {
+  return expression(`secrets.${name}`)
+}
+
+function expression(text: string): string {
+  return `\${{ ${text} }}`
 }

@@ -1,18 +1,19 @@
-import { randomBytes } from 'node:crypto'
+import { createHash, type KeyObject, randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { z } from 'zod'
 import { HubError, UsageError } from '../../hub/errors.ts'
+import { makeFolder } from '../../hub/files.ts'
 import { publishFolder } from '../../hub/marketplace/publish.ts'
-import { makeFolder } from '../../hub/new-folder.ts'
+import { findProjectVersion } from '../../hub/project/catalogue.ts'
+import { createProjectKey } from '../../hub/project/keys.ts'
+import { publishProject } from '../../hub/project/publish.ts'
+import { createSigningKey, readSigningKey, sealProject, signerPublicKey } from '../../hub/project/seal.ts'
+import { readSourceTree } from '../../hub/project/source-tree.ts'
 import { type ActionResult, runAction } from '../../local/runner.ts'
 import { type LocalStage, openLocalStage, openStageIn } from '../../local/stage.ts'
-import { copyWithBrokenStep } from './broken-project.ts'
-import type { OperatorFile } from './operator-files.ts'
-import type { Part } from './part.ts'
-import { projectAccess, releaseProject } from './project-release.ts'
-import { alreadyPublished, type Published } from './published.ts'
-import type { Sources } from './sources.ts'
+import { copyWithBrokenStep, type OperatorFile } from './operator-files.ts'
+import { howToRaise, type Part, type Project, type Sources } from './sources.ts'
 
 const SECRETS_FILE = 'secrets.json'
 const SECRET_BYTES = 24
@@ -42,7 +43,7 @@ export interface TryStage {
   close(): Promise<void>
 }
 
-export interface DeployChoices {
+interface DeployChoices {
   readonly files: readonly OperatorFile[]
   /** Lines `NAME=value`. */
   readonly settings: readonly string[]
@@ -102,7 +103,7 @@ async function openNamed(folder: string): Promise<[LocalStage, Secrets]> {
     const secrets = readSecrets(path)
     return [await openStageIn(folder, secrets.apiKey), secrets]
   }
-  if (contentOf(folder).length > 0)
+  if (namesInNewFolder(folder).length > 0)
     throw new UsageError(`The folder ${folder} of --root contains other files: name a new or an empty one.`)
   const stage = await openStageIn(folder)
   const secrets = newSecrets(stage.apiKey)
@@ -111,7 +112,7 @@ async function openNamed(folder: string): Promise<[LocalStage, Secrets]> {
 }
 
 /** Creates the folder if necessary, and returns the names in it. Throws UsageError if that fails. */
-function contentOf(folder: string): string[] {
+function namesInNewFolder(folder: string): string[] {
   try {
     makeFolder(folder, 0o700)
     return readdirSync(folder)
@@ -148,4 +149,71 @@ function readSecrets(path: string): Secrets {
 function newSecrets(apiKey: string): Secrets {
   const newSecret = (): string => randomBytes(SECRET_BYTES).toString('base64url')
   return { apiKey, signingSecret: newSecret(), pluginSecretKey: newSecret() }
+}
+
+const SIGNING_KEY_FILE = 'signing-key.pem'
+const CONTENTS_FILE = 'projects.json'
+
+const contentsSchema = z.record(z.string(), z.string())
+
+/**
+ * Seals and publishes the sources in a folder as the project's version. Sealing the same files again produces different
+ * bytes, so the stage records what it has sealed: a version with the same files counts as published. Throws HubError as
+ * sealProject and publishProject do, and 409 if the version is already published with different files.
+ */
+export async function releaseProject(stage: LocalStage, project: Project, source: string): Promise<Published> {
+  const { slug: project_id, version, pluginsDirname } = project
+  const contents = readContents(stage)
+  const name = `${project_id} ${version}`
+  const content = hashOfSource(source, pluginsDirname)
+  const there = findProjectVersion(stage.store, { project_id, version })
+  if (there !== undefined && contents[name] === content) return { ...there, leftOut: [] }
+  if (there !== undefined) throw alreadyPublished(project)
+  const sealed = await sealProject({ source, version, pluginsDirname, signingKey: signingKeyOf(stage) })
+  const { size, sha256 } = await publishProject(stage.store, sealed)
+  writeFileSync(join(stage.folder, CONTENTS_FILE), JSON.stringify({ ...contents, [name]: content }))
+  return { size, sha256, leftOut: sealed.leftOut }
+}
+
+/** The inputs of the project action that the publisher and the hub's administrator give the operator. */
+export function projectAccess(stage: LocalStage, { slug: project_id, version }: Project): Record<string, string> {
+  const newKey = (purpose: 'devkey' | 'credential'): string =>
+    createProjectKey(stage.store, { project_id, purpose, name: 'operator' }).value
+  return {
+    'project-id': project_id,
+    version,
+    devkey: newKey('devkey'),
+    'deployment-credential': newKey('credential'),
+    'signer-public-key': signerPublicKey(signingKeyOf(stage)),
+  }
+}
+
+function signingKeyOf({ folder }: LocalStage): KeyObject {
+  const path = join(folder, SIGNING_KEY_FILE)
+  return existsSync(path) ? readSigningKey(path) : createSigningKey(path)
+}
+
+function readContents({ folder }: LocalStage): Record<string, string> {
+  const path = join(folder, CONTENTS_FILE)
+  return existsSync(path) ? contentsSchema.parse(JSON.parse(readFileSync(path, 'utf8'))) : {}
+}
+
+/** A digest of all files that would be sealed, with their execute permission. */
+function hashOfSource(source: string, pluginsDirname: string): string {
+  const { members } = readSourceTree(source, pluginsDirname)
+  const sealed = [...members.values()].map(member => ({ ...member, source: undefined }))
+  return createHash('sha256').update(JSON.stringify(sealed)).digest('hex')
+}
+
+/** A published version. */
+export interface Published {
+  readonly size: number
+  readonly sha256: string
+  readonly leftOut: readonly string[]
+}
+
+/** Builds a HubError 409 that says where to raise the version. */
+function alreadyPublished(sources: Pick<Sources, 'slug' | 'version' | 'versionFile'>): HubError {
+  const sentence = `This hub has ${sources.slug} ${sources.version} with different files, and a published version never changes`
+  return new HubError(409, `${sentence}: raise the version (${howToRaise(sources)}).`)
 }

@@ -1,26 +1,30 @@
 import { z } from 'zod/mini'
 import { type DeployError, toDeployError } from '../core/errors.ts'
-import { kindSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
-import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
-import { writtenPluginsDirectorySchema } from '../core/plugins-directory.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
-import { placeOf } from '../install/host/installed/row-place.ts'
-import { installPath, layoutOf } from '../install/host/layout.ts'
+import {
+  kindSchema,
+  OPERATOR_YAML_LIMITS,
+  slugSchema,
+  versionSchema,
+  writtenPluginsDirectorySchema,
+} from '../core/identifiers.ts'
+import { installPath, layoutOf, placeOf } from '../install/host/layout.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
 import { checkInstalled } from '../marketplace/check.ts'
 import { deploy as deployArtifact } from '../marketplace/deploy.ts'
-import { hostFor, refuseRequest } from '../marketplace/refuse.ts'
-import type { DeployRequest, IncompleteRequest } from '../marketplace/request.ts'
-import { parseRequestUrl } from '../net/policy/url-policy.ts'
-import { ActionStep, failStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
-import { readWorkspace } from '../runner/environment.ts'
-import { type Connection, readConnection } from '../runner/inputs/connection.ts'
-import { readHostInputs } from '../runner/inputs/host-inputs.ts'
-import { InputReader, inputError } from '../runner/inputs/input-reader.ts'
-import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/inputs/input-schemas.ts'
-import { buildDeploymentOutputs } from '../runner/outputs.ts'
-import { runPostStep } from '../runner/post-step.ts'
-import { FLOWS } from './flows.ts'
-import { type RunKind, runKindOf } from './run-kind.ts'
+import { type DeployRequest, hostFor, type IncompleteRequest, refuseRequest } from '../marketplace/deployment.ts'
+import { parseRequestUrl } from '../net/policy.ts'
+import { readWorkspace } from '../runner/files.ts'
+import { type Connection, readConnection, readHostInputs } from '../runner/host-inputs.ts'
+import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, inputError } from '../runner/inputs.ts'
+import {
+  ActionStep,
+  buildDeploymentOutputs,
+  failStep,
+  type KnownResult,
+  runPostStep,
+  type StepInputs,
+} from '../runner/step.ts'
+import { FLOWS, type RunKind, runKindOf } from './flows.ts'
 
 export type DeployInputs = StepInputs<IncompleteRequest>
 

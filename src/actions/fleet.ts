@@ -1,28 +1,27 @@
 import { z } from 'zod/mini'
-import { fitList } from '../core/bounded-list.ts'
 import { type DeployError, toDeployError } from '../core/errors.ts'
 import { kindSchema, slugSchema } from '../core/identifiers.ts'
 import type { Log } from '../core/log.ts'
-import { countInWords, listFirst } from '../core/quantities.ts'
-import { outOfSync } from '../fleet/describe.ts'
-import { compareHosts, type Fleet } from '../fleet/fleet.ts'
+import { countInWords, fitList, listFirst } from '../core/text.ts'
+import { compareHosts, type Fleet, hostsByVersion, outOfSync } from '../fleet/fleet.ts'
 import type { HostReport } from '../fleet/host-report.ts'
-import { hostsByVersion } from '../fleet/hosts-by-version.ts'
-import { type FleetRequest, watchFleet } from '../marketplace/api/watch-fleet.ts'
+import { type FleetRequest, watchFleet } from '../marketplace/fleet.ts'
 import { createWire } from '../net/wire.ts'
-import { readWorkspace } from '../runner/environment.ts'
-import { type Connection, readConnection, wireOptions } from '../runner/inputs/connection.ts'
-import { type GivenInputs, InputReader, inputError } from '../runner/inputs/input-reader.ts'
+import { readWorkspace } from '../runner/files.ts'
+import { type Connection, readConnection, wireOptions } from '../runner/host-inputs.ts'
 import {
   apiKeySchema,
   baseUrlSchema,
   exactVersionSchema,
+  type GivenInputs,
   hostIdsSchema,
   hoursSchema,
+  InputReader,
+  inputError,
   integerSchema,
-} from '../runner/inputs/input-schemas.ts'
-import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
-import { buildFleetSummary, describeFleet } from '../runner/summaries/fleet-summary.ts'
+} from '../runner/inputs.ts'
+import { runReadingStep, type StepEnd, type StepTools } from '../runner/step.ts'
+import { buildFleetSummary, describeFleet } from '../runner/summaries/fleet.ts'
 
 export interface FleetInputs extends GivenInputs {
   /** Undefined if there are problems. */

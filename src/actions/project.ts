@@ -1,24 +1,25 @@
 import { z } from 'zod/mini'
 import { toDeployError } from '../core/errors.ts'
 import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
-import { parseSignerKeys } from '../core/trust/signer-keys.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
-import { parseRequestUrl } from '../net/policy/url-policy.ts'
+import { parseSignerKeys } from '../core/trust/signature.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import { parseRequestUrl } from '../net/policy.ts'
 import { deployProject } from '../project/deploy.ts'
-import { hostFor, refuseProject } from '../project/refuse.ts'
-import type { IncompleteProjectRequest, ProjectRequest } from '../project/request.ts'
-import { ActionStep, failStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
-import { readWorkspace } from '../runner/environment.ts'
-import { readConnection } from '../runner/inputs/connection.ts'
-import { readHostInputs } from '../runner/inputs/host-inputs.ts'
-import { InputReader, inputError } from '../runner/inputs/input-reader.ts'
-import { apiKeySchema, baseUrlSchema, booleanSchema, idsSchema } from '../runner/inputs/input-schemas.ts'
-import { buildDeploymentOutputs } from '../runner/outputs.ts'
-import { runPostStep } from '../runner/post-step.ts'
-import type { SourceInputs } from '../sources/source-request.ts'
+import { hostFor, type IncompleteProjectRequest, type ProjectRequest, refuseProject } from '../project/deployment.ts'
+import { readWorkspace } from '../runner/files.ts'
+import { readConnection, readHostInputs } from '../runner/host-inputs.ts'
+import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, idsSchema, inputError } from '../runner/inputs.ts'
+import {
+  ActionStep,
+  buildDeploymentOutputs,
+  failStep,
+  type KnownResult,
+  runPostStep,
+  type StepInputs,
+} from '../runner/step.ts'
+import type { SourceInputs } from '../sources/request.ts'
 import { SourceSupplier } from '../sources/supplier.ts'
-import { FLOWS } from './flows.ts'
-import { type RunKind, runKindOf } from './run-kind.ts'
+import { FLOWS, type RunKind, runKindOf } from './flows.ts'
 
 export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
   readonly sources: SourceInputs

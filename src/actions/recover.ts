@@ -1,25 +1,31 @@
 import { randomUUID } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { z } from 'zod/mini'
 import { toDeployError } from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
-import type { Log } from '../core/log.ts'
-import { monotonicMs } from '../core/monotonic.ts'
-import { hostOf } from '../install/deployment/deployment.ts'
-import { isAnyPending, recoverHost } from '../install/deployment/recovery/recover-host.ts'
-import { endlessGrace } from '../install/files/grace.ts'
-import { isSystemError, toHostError } from '../install/files/system-errors.ts'
-import { pathExistsSync } from '../install/files/trees/tree-walk.ts'
-import { readHostRecord } from '../install/host/installed/host-record.ts'
+import { OPERATOR_YAML_LIMITS } from '../core/identifiers.ts'
+import { type Log, monotonicMs } from '../core/log.ts'
+import { parseHostConfig } from '../core/plan/host-config.ts'
+import { cleanForeignText } from '../core/text.ts'
+import type { SourceFile } from '../core/yaml/problems.ts'
+import { endlessGrace } from '../install/files/child-process.ts'
+import { isSystemError, toHostError } from '../install/files/errors.ts'
+import { pathExistsSync } from '../install/files/walk.ts'
 import { layoutOf } from '../install/host/layout.ts'
-import { requireOwnKinds } from '../install/host/ownership/own-kinds.ts'
-import { UntouchableHostError } from '../install/host/ownership/untouchable-host.ts'
+import { requireOwnKinds, UntouchableHostError } from '../install/host/ownership.ts'
+import { nameUser, otherWriters, walkPath } from '../install/host/permissions.ts'
+import { readHostRecord } from '../install/host/record.ts'
+import { isAnyPending, recoverHost } from '../install/recovery/recover-host.ts'
 import type { Host } from '../install/reports/host.ts'
-import { isOwnUnitStarting, notifyReady } from '../install/services/own-unit.ts'
-import type { ServiceChange } from '../install/services/service-changes.ts'
-import { readServiceState } from '../install/services/supervise.ts'
+import { hostOf } from '../install/run/deployment.ts'
+import type { ServiceChange } from '../install/services/changes.ts'
+import { isOwnUnitStarting, notifyReady, readServiceState } from '../install/services/supervise.ts'
 import type { FilesRestored } from '../install/transaction/rollback.ts'
-import { readRunnerFacts } from '../runner/environment.ts'
-import { createConsoleLog, parseRecoverCommand, type RecoverCommand, USAGE } from '../runner/recover-command.ts'
+import { readRunnerFacts } from '../runner/files.ts'
+import { lockTimeoutSchema } from '../runner/host-inputs.ts'
+import { leadsIntoRoot, projectRootSchema, readStart } from '../runner/inputs.ts'
 import { FLOWS } from './flows.ts'
 
 const EXIT = { inconsistent: 1, usage: 2, locked: 75 } as const
@@ -128,4 +134,108 @@ async function awaitSupervisor({ service }: ServiceChange): Promise<void> {
     if (known || missing || monotonicMs() >= deadline) return
     await setTimeout(POLL_MS)
   }
+}
+
+const USAGE = `Usage: node recover.js --project-root DIR [options]
+
+Recovers the host after a power cut, a crash or a kill ended a deployment. If the deployment ended before its commit,
+restores the old version and its services, and checks their health. If it ended after its commit, keeps the new version.
+Writes the deployment's local report. Deploys nothing.
+
+  --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
+  --host-config FILE            the host config with the services to restart and to check. Only root and this user may be
+                                able to write this file and the directories above it, and it must not lie below DIR.
+                                Without it, only files are restored, and the services that need a restart are named
+  --lock-timeout-seconds N      how long to wait for a deployment that is still running (default: 60)
+  --allow-shared-root           accept a project root that other users own or can write to
+  --help                        print this
+
+Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if the host
+could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; and 75 if a
+deployment is still running on the host.
+`
+
+interface RecoverCommand {
+  readonly projectRoot: string
+  readonly allowSharedRoot: boolean
+  readonly hostConfig: SourceFile | undefined
+  readonly lockTimeoutMs: number
+}
+
+const OPTIONS = {
+  'project-root': { type: 'string' },
+  'host-config': { type: 'string' },
+  'lock-timeout-seconds': { type: 'string', default: '60' },
+  'allow-shared-root': { type: 'boolean', default: false },
+  help: { type: 'boolean', default: false },
+} as const
+
+/** Parses the arguments. Throws an Error that gives the reason if they cannot be used. */
+function parseRecoverCommand(args: readonly string[]): RecoverCommand | 'help' {
+  const { values } = parseArgs({ args: [...args], options: OPTIONS, strict: true, allowPositionals: false })
+  if (values.help) return 'help'
+  const root = values['project-root']
+  if (root === undefined) throw new Error('--project-root is missing: name the directory that contains plugins/')
+  const projectRoot = requireDirectory(parseOption('project-root', projectRootSchema, root))
+  const config = values['host-config']
+  return {
+    projectRoot,
+    hostConfig: config === undefined ? undefined : readHostConfigFile(resolve(config), projectRoot),
+    allowSharedRoot: values['allow-shared-root'],
+    lockTimeoutMs: parseOption('lock-timeout-seconds', lockTimeoutSchema, values['lock-timeout-seconds']),
+  }
+}
+
+/** A log without groups: warnings and errors go to stderr, everything else goes to stdout. */
+function createConsoleLog(): Log {
+  const line = (text: string): string => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`
+  return {
+    group: title => void process.stdout.write(line(title)),
+    did: text => void process.stdout.write(line(text)),
+    end: () => {},
+    info: text => void process.stdout.write(line(text)),
+    notice: text => void process.stdout.write(line(text)),
+    warning: text => void process.stderr.write(line(`Warning: ${text}`)),
+    error: text => void process.stderr.write(line(`Error: ${text}`)),
+  }
+}
+
+function parseOption<Value>(name: string, schema: z.ZodMiniType<Value>, text: string): Value {
+  const parsed = z.safeParse(schema, text)
+  if (parsed.success) return parsed.data
+  throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, but found ${JSON.stringify(text)}`)
+}
+
+/**
+ * Reads a host config that only root and this user can have written. Throws an Error that gives the reason if somebody
+ * else could have written it, or if it cannot be used.
+ */
+function readHostConfigFile(path: string, projectRoot: string): SourceFile {
+  const option = `--host-config ${path}`
+  if (leadsIntoRoot(path, projectRoot)) throw new Error(`${option} lies below the project root: keep it elsewhere`)
+  const { way, end } = walkPath(path)
+  for (const { path: at, stat } of [...way, ...(end === undefined ? [] : [end])]) {
+    const isForeign = stat.uid !== 0 && stat.uid !== process.getuid?.()
+    const writers = [...(isForeign ? [nameUser(stat.uid)] : []), ...(stat.isSymbolicLink() ? [] : otherWriters(stat))]
+    if (writers.length > 0)
+      throw new Error(
+        `${option} must be where only root and this user can write, but ${at} can be changed by ${writers.join(' and ')}`,
+      )
+  }
+  try {
+    const file = { path, text: readStart(path, OPERATOR_YAML_LIMITS.bytes) }
+    parseHostConfig(file.text, path)
+    return file
+  } catch (error) {
+    throw new Error(`${option} cannot be used: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}
+
+/**
+ * An absent directory must not pass as "nothing to recover", because that would hide a typo, or a disk that is not
+ * mounted.
+ */
+function requireDirectory(path: string): string {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path
+  throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first`)
 }

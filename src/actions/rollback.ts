@@ -1,25 +1,37 @@
 import { z } from 'zod/mini'
 import { toDeployError } from '../core/errors.ts'
-import { idSchema, kindSchema, projectIdSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
-import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
-import { placeOf } from '../install/host/installed/row-place.ts'
-import { installPath, layoutOf } from '../install/host/layout.ts'
-import type { ReportSender } from '../install/reports/report-sender.ts'
-import { createMarketplaceClient, type MarketplaceAccess } from '../marketplace/api/client.ts'
-import { createReportSender } from '../marketplace/api/hub-report.ts'
-import { parseRequestUrl } from '../net/policy/url-policy.ts'
-import { hostFor, refuseRollback } from '../rollback/refuse.ts'
-import type { IncompleteRollback, RollbackRequest, Subject } from '../rollback/request.ts'
+import {
+  idSchema,
+  kindSchema,
+  OPERATOR_YAML_LIMITS,
+  projectIdSchema,
+  slugSchema,
+  versionSchema,
+} from '../core/identifiers.ts'
+import { installPath, layoutOf, placeOf } from '../install/host/layout.ts'
+import type { ReportSender } from '../install/reports/sender.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import { createMarketplaceClient, createReportSender, type MarketplaceAccess } from '../marketplace/hub.ts'
+import { parseRequestUrl } from '../net/policy.ts'
+import {
+  hostFor,
+  type IncompleteRollback,
+  type RollbackRequest,
+  refuseRollback,
+  type Subject,
+} from '../rollback/deployment.ts'
 import { rollBackVersion } from '../rollback/rollback.ts'
-import { ActionStep, failStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
-import { readWorkspace } from '../runner/environment.ts'
-import { readConnection } from '../runner/inputs/connection.ts'
-import { readHost } from '../runner/inputs/host-inputs.ts'
-import { InputReader, inputError } from '../runner/inputs/input-reader.ts'
-import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/inputs/input-schemas.ts'
-import { buildDeploymentOutputs } from '../runner/outputs.ts'
-import { runPostStep } from '../runner/post-step.ts'
+import { readWorkspace } from '../runner/files.ts'
+import { readConnection, readHost } from '../runner/host-inputs.ts'
+import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, inputError } from '../runner/inputs.ts'
+import {
+  ActionStep,
+  buildDeploymentOutputs,
+  failStep,
+  type KnownResult,
+  runPostStep,
+  type StepInputs,
+} from '../runner/step.ts'
 import { FLOWS } from './flows.ts'
 
 /**

@@ -1,22 +1,27 @@
 import { hostname } from 'node:os'
-import { type BoundedList, fitList } from '../core/bounded-list.ts'
 import { type DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
-import { countInWords } from '../core/quantities.ts'
+import { type BoundedList, countInWords, fitList } from '../core/text.ts'
 import { layoutOf, placePath } from '../install/host/layout.ts'
 import {
+  type How,
   type InspectedPart,
   type Inspection,
   type InspectionRequest,
   inspectHost,
   isDrifted,
   isPartDrifted,
-} from '../install/inspection/inspect.ts'
-import type { How } from '../install/inspection/part-check.ts'
-import { readWorkspace } from '../runner/environment.ts'
-import { type GivenInputs, InputReader, inputError } from '../runner/inputs/input-reader.ts'
-import { booleanSchema, keepPathsSchema, projectRootSchema } from '../runner/inputs/input-schemas.ts'
-import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
+} from '../install/status.ts'
+import { readWorkspace } from '../runner/files.ts'
+import {
+  booleanSchema,
+  type GivenInputs,
+  InputReader,
+  inputError,
+  keepPathsSchema,
+  projectRootSchema,
+} from '../runner/inputs.ts'
+import { runReadingStep, type StepEnd, type StepTools } from '../runner/step.ts'
 import {
   buildFailedStatusSummary,
   buildStatusSummary,
@@ -24,7 +29,7 @@ import {
   describeStatus,
   describeUnrecorded,
   findingsOf,
-} from '../runner/summaries/status-summary.ts'
+} from '../runner/summaries/status.ts'
 
 export interface StatusInputs extends GivenInputs {
   /** Undefined if one of its inputs is missing or malformed. */

@@ -1,34 +1,47 @@
 import { z } from 'zod/mini'
 import { type DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
-import { listNames } from '../core/foreign-text.ts'
-import { kindSchema, sha256Schema, slugSchema, versionSchema } from '../core/identifiers.ts'
 import {
   DEFAULT_MAX_ARTIFACT_BYTES,
   DEFAULT_MAX_ENTRIES,
   DEFAULT_MAX_EXTRACTED_BYTES,
+  kindSchema,
   OPERATOR_YAML_LIMITS,
-} from '../core/limits.ts'
-import { writtenPluginsDirectorySchema } from '../core/plugins-directory.ts'
-import { removePrivateFolder } from '../install/files/private-folder.ts'
-import { toHostError } from '../install/files/system-errors.ts'
+  sha256Schema,
+  slugSchema,
+  versionSchema,
+  writtenPluginsDirectorySchema,
+} from '../core/identifiers.ts'
+import { listNames } from '../core/text.ts'
+import { toHostError } from '../install/files/errors.ts'
+import { removePrivateFolder } from '../install/files/remove-tree.ts'
 import {
   checkRelease,
   type GateArtifact,
   type GateFiles,
   type GateRequest,
   type GateResult,
-} from '../marketplace/gate/gate.ts'
-import { parseRequestUrl } from '../net/policy/url-policy.ts'
+} from '../marketplace/gate.ts'
+import { parseRequestUrl } from '../net/policy.ts'
 import { createWire } from '../net/wire.ts'
-import { failStep } from '../runner/action-step.ts'
-import { readRunnerFacts, readWorkspace } from '../runner/environment.ts'
-import { type Connection, readConnection, wireOptions } from '../runner/inputs/connection.ts'
-import { DEFAULT_KEEP_PATHS, downloadTimeoutSchema, readLimits } from '../runner/inputs/host-inputs.ts'
-import { type GivenInputs, InputReader, inputError } from '../runner/inputs/input-reader.ts'
-import { apiKeySchema, baseUrlSchema, keepPathsSchema } from '../runner/inputs/input-schemas.ts'
-import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
-import { readState } from '../runner/runner-files.ts'
-import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner/summaries/verify-summary.ts'
+import { readRunnerFacts, readState, readWorkspace } from '../runner/files.ts'
+import {
+  type Connection,
+  DEFAULT_KEEP_PATHS,
+  downloadTimeoutSchema,
+  readConnection,
+  readLimits,
+  wireOptions,
+} from '../runner/host-inputs.ts'
+import {
+  apiKeySchema,
+  baseUrlSchema,
+  type GivenInputs,
+  InputReader,
+  inputError,
+  keepPathsSchema,
+} from '../runner/inputs.ts'
+import { failStep, runReadingStep, type StepEnd, type StepTools } from '../runner/step.ts'
+import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner/summaries/verify.ts'
 
 /** The name of the state in which the main step saves the path of its private folder, for the post step. */
 const FOLDER_STATE = 'folder'

@@ -45,3 +45,73 @@ export const sha256Schema = z.pipe(
 
 export const kindSchema = z.enum(['plugin', 'service'], { error: 'must be plugin or service' })
 export type Kind = z.infer<typeof kindSchema>
+
+/** The default, relative to the project root. */
+export const DEFAULT_PLUGINS_DIRECTORY = 'plugins'
+/** This name is fixed (contract 2.1). */
+export const EXTENSIONS_DIRECTORY = 'extensions'
+
+const MAX_CHARS = 255
+const PART = '(?!\\.{1,2}(?:/|$))[A-Za-z0-9_.-]+'
+const NOT_RESERVED = '(?!(?:extensions|\\.hub-deploy)(?:/|$))'
+
+/** Patterns without anchors: a directory of plugins, relative to the project root, and any directory of parts. */
+const PLUGINS_DIRECTORY_PATTERN = `${NOT_RESERVED}${PART}(?:/${PART})*`
+export const PARTS_DIRECTORY_PATTERN = `(?:${EXTENSIONS_DIRECTORY}|${PLUGINS_DIRECTORY_PATTERN})`
+
+/** A directory of plugins: a path inside the project root, but not `extensions`, `.hub-deploy` or a path below them. */
+export const pluginsDirectorySchema = z.string().check(
+  z.refine(isPluginsDirectory, {
+    error:
+      'must be a relative path of at most 255 characters inside project-root, made of letters, digits, "_", ".", "-" and "/", without empty, "." or ".." components, and neither extensions nor .hub-deploy nor a path below them',
+  }),
+)
+
+/** A directory of plugins as people may write it: drops every leading `./` and final `/`. */
+export const writtenPluginsDirectorySchema = z.pipe(
+  z.pipe(
+    z.string(),
+    z.transform(text => text.replace(/^(?:\.\/+)+/, '').replace(/(?<=.)\/+$/, '')),
+  ),
+  pluginsDirectorySchema,
+)
+
+/** Ignores case, because some file systems do. */
+function isPluginsDirectory(text: string): boolean {
+  return text.length <= MAX_CHARS && new RegExp(`^${PLUGINS_DIRECTORY_PATTERN}$`, 'i').test(text)
+}
+
+/**
+ * Limits of the contracts (docs/contracts.md), in bytes unless the name says otherwise. The first three are defaults of
+ * inputs.
+ */
+export const DEFAULT_MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
+export const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
+export const DEFAULT_MAX_ENTRIES = 100_000
+export const MAX_NAME_BYTES = 255
+export const MAX_PATH_BYTES = 4096
+/** Leaves room for the names that this action appends: the system limits the length of a whole path. */
+export const MAX_PROJECT_ROOT_BYTES = 3500
+export const MAX_PATH_LEVELS = 64
+export const MAX_JSON_BODY_BYTES = 1024 * 1024
+/** For a file that someone writes by hand: settings and their template. */
+export const MAX_SMALL_FILE_BYTES = 256 * 1024
+
+/** Limits on the cost of reading one YAML text. */
+export interface YamlLimits {
+  readonly bytes: number
+  /** The number of words, signs, spaces and line endings that the parser distinguishes. */
+  readonly lexemes: number
+}
+
+export const PLUGIN_YAML_LIMITS: YamlLimits = { bytes: 32 * 1024, lexemes: 16 * 1024 }
+/** For the plan in a project's archive. */
+export const BUNDLED_PLAN_LIMITS: YamlLimits = { bytes: 64 * 1024, lexemes: 32 * 1024 }
+/** For the operator's own plan and host config. */
+export const OPERATOR_YAML_LIMITS: YamlLimits = { bytes: 256 * 1024, lexemes: 128 * 1024 }
+export const MAX_FOREIGN_TEXT_CHARS = 500
+
+/** Returns a test that is true for each of these paths, and for paths below them. */
+export function isBelow(paths: readonly string[]): (path: string) => boolean {
+  return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`))
+}

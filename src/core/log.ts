@@ -20,3 +20,20 @@ export interface Log {
   /** For a problem that somebody has to fix, even if the outcome does not show it. */
   error(line: string): void
 }
+
+/**
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date.
+ * `performance.now` reads the same clock, but Node.js would load about ten of its modules to provide that function.
+ */
+export function monotonicMs(): number {
+  const [seconds, nanoseconds] = process.hrtime()
+  return seconds * 1000 + nanoseconds / 1e6
+}
+
+/** Runs a generator to its end without pausing at its `yield`s, and returns its result. */
+export function runToEnd<Result>(work: Generator<void, Result>): Result {
+  for (;;) {
+    const step = work.next()
+    if (step.done === true) return step.value
+  }
+}

@@ -52,3 +52,23 @@ export function statesBetween(transitions: Transitions<string>, from: string, to
 export function statesAfter(transitions: Transitions<string>, state: string): readonly string[] | undefined {
   return Object.hasOwn(transitions, state) ? transitions[state] : undefined
 }
+
+/** The outcome of a run. `interrupted` and `inconsistent` never appear on the wire. */
+export type Outcome = 'success' | 'failed' | 'rolled_back' | 'interrupted' | 'inconsistent'
+
+/** The outcome as a report to the hub states it (contract 3, "Stated outcomes"). */
+type ReportStatus = 'success' | 'failed' | 'rolled_back'
+
+/** Returns the outcome for a report to the hub. `interrupted` and `inconsistent` become `failed`. */
+export function reportStatusOf(outcome: Outcome): ReportStatus {
+  switch (outcome) {
+    case 'success':
+      return 'success'
+    case 'rolled_back':
+      return 'rolled_back'
+    case 'failed':
+    case 'interrupted':
+    case 'inconsistent':
+      return 'failed'
+  }
+}

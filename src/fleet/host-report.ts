@@ -1,8 +1,7 @@
 import { z } from 'zod/mini'
 import { ArtifactError } from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
 import { hostIdSchema, type Kind, versionSchema } from '../core/identifiers.ts'
-import { countInWords } from '../core/quantities.ts'
+import { cleanForeignText, countInWords } from '../core/text.ts'
 import { withoutLeadingV } from '../core/trust/versions.ts'
 
 /** A hub's report about one host. Every text in it is cleaned and short. */

@@ -1,25 +1,25 @@
 import { DeploymentError } from '../core/errors.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
-import { requireAtRest } from '../install/deployment/recovery/at-rest.ts'
-import { runUnreported } from '../install/deployment/unreported-run.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import { findInstalled, readInstalled } from '../install/host/installed/host-record.ts'
-import { isFrom } from '../install/host/installed/origin.ts'
-import { directoryIn } from '../install/host/installed/row-place.ts'
-import type { InstalledRow } from '../install/host/installed/rows.ts'
-import { type Place, placePath } from '../install/host/layout.ts'
-import { isOnlyAdded } from '../install/host/trees/drift-check.ts'
-import { startEntry } from '../install/steps/step-entry.ts'
-import { type HealthcheckStep, type HealthSubject, verifyHealth } from '../install/steps/verify-health.ts'
-import { announceDefaultPlan } from './default-plan.ts'
-import { type ArtifactDeployment, originOf, startCheck } from './deployment.ts'
-import { noteInstalledVersion } from './installed-version.ts'
-import { installedPlace } from './place.ts'
-import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
-import type { DeployRequest } from './request.ts'
-import { refuseSecondCopy } from './second-copy.ts'
-import type { CheckState } from './states.ts'
+import { directoryIn, type Place, placePath } from '../install/host/layout.ts'
+import { findInstalled, readInstalled } from '../install/host/record.ts'
+import { type InstalledRow, isFrom } from '../install/host/rows.ts'
+import { requireAtRest } from '../install/recovery/dead-run.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import { runUnreported } from '../install/run/dry-run.ts'
+import { startEntry } from '../install/steps/context.ts'
+import { type HealthcheckStep, type HealthSubject, verifyHealth } from '../install/steps/perform-step.ts'
+import { isOnlyAdded } from '../install/trees/drift.ts'
+import {
+  type ArtifactDeployment,
+  type CheckState,
+  type DeployRequest,
+  noteInstalledVersion,
+  originOf,
+  startCheck,
+} from './deployment.ts'
+import { announceDefaultPlan, type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
+import { installedPlace, refuseSecondCopy } from './prepare.ts'
 
 type InstalledCheck = ArtifactDeployment<CheckState>
 

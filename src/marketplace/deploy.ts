@@ -1,31 +1,28 @@
-import { countInWords } from '../core/quantities.ts'
-import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
-import { dryRunDeployment } from '../install/deployment/dry-run/dry-run.ts'
-import { buildInstallation } from '../install/deployment/installation.ts'
-import { type Flow, runDeployment } from '../install/deployment/run/run.ts'
-import type { HostSession } from '../install/deployment/run/session.ts'
-import { openPrivateFileSync } from '../install/files/private-file.ts'
+import { countInWords } from '../core/text.ts'
+import { openPrivateFileSync } from '../install/files/open.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import type { Installation } from '../install/host/installed/host-record.ts'
-import { recordDriftOfKept } from '../install/steps/parts/report-drift.ts'
-import { runSteps } from '../install/steps/run-steps.ts'
-import { describeSequence } from '../install/steps/sequence.ts'
-import { noticeSettings } from '../install/steps/settings/settings-notices.ts'
-import type { InstallOrder } from '../install/steps/step-context.ts'
-import { type ArtifactDeployment, startDeployment } from './deployment.ts'
-import { fetchArtifact } from './fetch.ts'
-import { noteInstalledVersion } from './installed-version.ts'
+import type { Installation } from '../install/host/record.ts'
+import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/run/deployment.ts'
+import { dryRunDeployment } from '../install/run/dry-run.ts'
+import { buildInstallation } from '../install/run/installation.ts'
+import { type Flow, runDeployment } from '../install/run/run.ts'
+import type { HostSession } from '../install/run/session.ts'
+import type { InstallOrder } from '../install/steps/context.ts'
+import { recordDriftOfKept } from '../install/steps/drift.ts'
+import { noticeSettings } from '../install/steps/idle.ts'
+import { describeSequence, runSteps } from '../install/steps/run-steps.ts'
+import { type ArtifactDeployment, type DeployRequest, noteInstalledVersion, startDeployment } from './deployment.ts'
 import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
 import {
   acceptVersion,
   type ExtractedVersion,
   extractArtifact,
+  fetchArtifact,
   findTarget,
   orderInstallation,
   type Target,
   verifyArtifact,
 } from './prepare.ts'
-import type { DeployRequest } from './request.ts'
 
 /**
  * Deploys one plugin or service under the marketplace contract. However the run ends, the host runs exactly the old

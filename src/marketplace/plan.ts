@@ -1,11 +1,20 @@
-import { type Collected, collectProblemsSlowly, firstProblems } from '../core/document/source-problem.ts'
+import { ConfigError } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import { type BoundPlan, bindingProblems, bindPlanToArtifact } from '../core/plan/binding.ts'
+import { buildDefaultPlan, type DefaultPlan } from '../core/plan/default-plan.ts'
 import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
-import { type Plan, PlanError, type PlanProblem, parsePlanSlowly } from '../core/plan/plan.ts'
-import { type ReadablePlan, readablePlan, wholePlan } from '../core/plan/readable-plan.ts'
-import { needsProblems, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
-import { type BoundPlan, bindingProblems, bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
-import { readyDefaultPlan, type WithDefault } from './default-plan.ts'
-import type { DeployRequest } from './request.ts'
+import {
+  type Plan,
+  PlanError,
+  type PlanProblem,
+  parsePlanSlowly,
+  type ReadablePlan,
+  readablePlan,
+  wholePlan,
+} from '../core/plan/plan.ts'
+import { needsProblems, readyPlan, verifyTemplates } from '../core/plan/ready.ts'
+import { type Collected, collectProblemsSlowly, firstProblems } from '../core/yaml/problems.ts'
+import type { DeployRequest } from './deployment.ts'
 
 interface ReadySteps extends BoundPlan {
   readonly hostConfig: HostConfig | undefined
@@ -72,4 +81,36 @@ function misfits(plan: ReadablePlan, request: PlanSources, config: Collected<Hos
   const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : []
   const found = [...bindingProblems(plan, request), ...needs]
   return firstProblems(found.map(problem => ({ at: problem, sentence: () => problem.message })))
+}
+
+/** A plan, and the default plan that it comes from if the operator has not written a plan. */
+type WithDefault<Ready> = Ready & { readonly defaultPlan: DefaultPlan | undefined }
+
+/**
+ * Binds the default plan with `ready`. Throws ConfigError `invalid_plan` with the reasons if the plan does not fit. The
+ * error is not a PlanError, because its problems are not in any file of the operator's.
+ */
+function readyDefaultPlan<Ready>(
+  artifact: Pick<DeployRequest, 'slug' | 'kind'>,
+  hostConfig: HostConfig | undefined,
+  ready: (plan: Plan) => Ready,
+): WithDefault<Ready> {
+  const defaultPlan = buildDefaultPlan(artifact, hostConfig)
+  try {
+    return { ...ready(defaultPlan.plan), defaultPlan }
+  } catch (error) {
+    if (!(error instanceof PlanError)) throw error
+    const reasons = error.problems.map(({ message }) => message).join('; ')
+    throw new ConfigError(
+      'invalid_plan',
+      `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that fits, and name its path in install-plan.`,
+    )
+  }
+}
+
+/** Logs the default plan in full, and the reason for it. Logs nothing for a plan that the operator has written. */
+export function announceDefaultPlan({ defaultPlan }: WithDefault<object>, log: Log): void {
+  if (defaultPlan === undefined) return
+  log.info(defaultPlan.reason)
+  for (const line of defaultPlan.text.trimEnd().split('\n')) log.info(line)
 }

@@ -1,11 +1,29 @@
+import { join } from 'node:path'
+import type { ExtractionLimits } from '../core/archive/policy.ts'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
-import type { VerifiedArtifact } from '../core/trust/signature.ts'
-import { refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/version-rules.ts'
-import { isSameVersion } from '../core/trust/versions.ts'
-import { pathTest } from '../install/files/trees/extracted-tree.ts'
-import { directoryIn } from '../install/host/installed/row-place.ts'
-import { installPath, isSamePlace, type Place, placePath } from '../install/host/layout.ts'
+import { ArtifactError, ConfigError } from '../core/errors.ts'
+import { type Kind, versionSchema } from '../core/identifiers.ts'
+import type { Log } from '../core/log.ts'
+import { bytesInWords, cleanForeignText, countInWords, shortDigest } from '../core/text.ts'
+import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
+import { isSameVersion, refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/versions.ts'
+import { extractZip } from '../install/archive/zip-extract.ts'
+import { makeOpenDirectorySync } from '../install/files/durable.ts'
+import { type ExtractedFiles, type ExtractedTree, pathTest } from '../install/files/extracted-tree.ts'
 import {
+  directoryIn,
+  installPath,
+  isSamePlace,
+  type Layout,
+  type Place,
+  placeOf,
+  placePath,
+  usualDirectory,
+} from '../install/host/layout.ts'
+import { requireSafeDestination } from '../install/host/ownership.ts'
+import { findPluginsDirectory } from '../install/host/plugins-directory.ts'
+import {
+  type Chooser,
   factsOfReplaced,
   type PreviousInstall,
   readPreviousInstall,
@@ -14,20 +32,19 @@ import {
   versionsFrom,
 } from '../install/host/previous-install.ts'
 import { checkPlaces } from '../install/host/readiness.ts'
+import { findInstalled, readInstalled } from '../install/host/record.ts'
 import { verifyDestination } from '../install/host/relocation.ts'
-import { signForHost } from '../install/host/sign-for-host.ts'
-import { presentVersion, wasReplaced } from '../install/reports/replaced-artifact.ts'
-import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/parts/intact-part.ts'
-import { environmentOf, type Part, type PartTree } from '../install/steps/parts/part.ts'
-import type { InstallOrder } from '../install/steps/step-context.ts'
-import { type StagedTree, unpackArtifact, verifyServed } from './artifact-checks.ts'
-import { announceDefaultPlan } from './default-plan.ts'
-import { type ArtifactDeployment, originOf } from './deployment.ts'
-import { noticeOtherVersion, type ServedVersion } from './fetch.ts'
-import { choosePlace } from './place.ts'
-import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
-import { refuseSecondCopy, warnOfSecondCopy } from './second-copy.ts'
-import { claimedVersion, decideVersion } from './version.ts'
+import { isFrom } from '../install/host/rows.ts'
+import { findRealDirectory } from '../install/host/switchable.ts'
+import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
+import { watchDownload } from '../install/run/deployment.ts'
+import { environmentOf, type InstallOrder, type Part, type PartTree } from '../install/steps/context.ts'
+import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
+import { readPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
+import type { Tools } from '../install/transaction/record.ts'
+import { type ArtifactDeployment, type DeployRequest, originOf } from './deployment.ts'
+import type { MarketplaceClient, ServedArtifact } from './hub.ts'
+import { announceDefaultPlan, bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 
 /** An artifact's plan and place, and the version that the artifact replaces. */
 export interface Target {
@@ -38,12 +55,12 @@ export interface Target {
 }
 
 /** A fetched artifact with a valid signature and, if a digest is pinned, that digest. */
-export interface VerifiedVersion extends ServedVersion {
+interface VerifiedVersion extends ServedVersion {
   readonly verified: VerifiedArtifact
 }
 
 /** A verified artifact that may replace the installed version. */
-export interface AcceptedVersion extends VerifiedVersion {
+interface AcceptedVersion extends VerifiedVersion {
   readonly target: Target
 }
 
@@ -232,4 +249,280 @@ async function sign(
 function noticeNoSigning({ request, tools }: ArtifactDeployment): void {
   if (request.kind === 'service' && request.pluginSecretKey !== undefined)
     tools.log.notice('plugin-secret-key has no effect for a service.')
+}
+
+/** The operator's expectations of the artifact itself. */
+export interface ArtifactRules {
+  readonly kind: Kind
+  /** The only digest to accept. */
+  readonly artifactSha256: string | undefined
+  readonly extraction: ExtractionLimits
+}
+
+/** An extracted tree, and the folder that contains it. */
+interface StagedTree {
+  readonly staged: string
+  readonly tree: ExtractedTree<ExtractedFiles>
+}
+
+export interface UnpackedArtifact extends StagedTree {
+  /** Undefined for a service. */
+  readonly pluginYaml: PluginYaml | undefined
+}
+
+type Checking = { readonly request: ArtifactRules; readonly tools: Pick<Tools, 'log' | 'signal'> }
+
+/**
+ * Vouches for an artifact by its HMAC (contract 4.3, rule 3), and by the pinned digest if there is one. Throws
+ * SignatureError if either check fails.
+ */
+export function verifyServed(
+  { request, tools }: Checking,
+  { artifact, hmac, signatureHeader }: Pick<ServedArtifact, 'artifact' | 'hmac' | 'signatureHeader'>,
+): VerifiedArtifact {
+  const verified = verifyHmacSignature(artifact, hmac, signatureHeader)
+  tools.log.did(`valid, sha256 ${shortDigest(artifact.sha256)}`)
+  if (request.artifactSha256 !== undefined) verifyPinnedDigest(verified, request.artifactSha256)
+  return verified
+}
+
+/**
+ * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws as `extractZip` and
+ * `readPluginYaml` do.
+ */
+export async function unpackArtifact(
+  { request, tools }: Checking,
+  verified: VerifiedArtifact,
+  folder: string,
+): Promise<UnpackedArtifact> {
+  const staged = join(folder, 'tree')
+  makeOpenDirectorySync(staged)
+  const tree = await extractZip(verified, { target: staged, limits: request.extraction, signal: tools.signal })
+  const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
+  tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`)
+  return { staged, tree, pluginYaml: request.kind === 'plugin' ? readPluginYaml(staged) : undefined }
+}
+
+/** The place for an artifact. */
+interface ChosenPlace {
+  readonly place: Place
+  /** The party that chooses the plugins directory. */
+  readonly chosenBy: Chooser
+}
+
+/**
+ * Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds.
+ * Throws as `readInstalled` and `requireSafeDestination` do.
+ */
+function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifactPlan): ChosenPlace {
+  const { host, layout, shelf, request, tools } = deployment
+  if (shelf === 'extensions') return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' }
+  const installed = findInstalled(readInstalled(layout), { shelf, id })
+  const known = { input: request.pluginsDirectory, recorded: installed && placeOf(installed).directory }
+  const found = findPluginsDirectory(layout, known, tools.log)
+  const { isOperators } = found
+  const directory =
+    known.recorded !== undefined && isSame(layout, found, known.recorded) ? known.recorded : found.directory
+  for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
+  return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' }
+}
+
+/** True if both paths lead to the same directory, for example by a symlink. In that case, nothing has to be moved. */
+function isSame(layout: Layout, { directory }: { readonly directory: string }, recorded: string): boolean {
+  const real = findRealDirectory(layout, directory)
+  return real !== undefined && real === findRealDirectory(layout, recorded)
+}
+
+/** Returns the place in which a part is installed, or its usual place if it is not installed. */
+export function installedPlace({ layout, shelf }: Pick<ArtifactDeployment, 'layout' | 'shelf'>, id: string): Place {
+  const installed = findInstalled(readInstalled(layout), { shelf, id })
+  return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed)
+}
+
+type CopyCheck = Pick<ArtifactDeployment<string>, 'layout' | 'request' | 'shelf'>
+
+/**
+ * Refuses a default plan if an earlier plan installed the same slug under a different id. The default plan would
+ * install a second copy, whose id is the slug, and leave the first one as it is. Throws ConfigError `missing_input`.
+ */
+export function refuseSecondCopy(deployment: CopyCheck, { id, defaultPlan }: ReadyArtifactPlan): void {
+  const other = defaultPlan && findOnlyCopy(deployment, id)
+  if (other === undefined) return
+  throw new ConfigError(
+    'missing_input',
+    `install-plan names no file, and the default plan would install ${deployment.request.slug} as ${id}, although an earlier plan has installed ${deployment.request.slug} here as ${placePath(other)}: name a plan for the id ${other.id} in install-plan. Nothing was changed.`,
+  )
+}
+
+/** Warns if the operator's own plan would install a second copy: the plan's id may be a mistake. */
+function warnOfSecondCopy(
+  deployment: CopyCheck & Pick<ArtifactDeployment, 'tools'>,
+  { id, defaultPlan }: ReadyArtifactPlan,
+): void {
+  const other = defaultPlan === undefined ? findOnlyCopy(deployment, id) : undefined
+  if (other === undefined) return
+  deployment.tools.log.warning(
+    `This plan installs ${deployment.request.slug} as ${id}, although it is installed here as ${placePath(other)}, which stays as it is: if the plan's id is a mistake, correct the id.`,
+  )
+}
+
+/**
+ * Returns the place of a copy of the slug with a different id; undefined if there is none, or if another copy has this
+ * id.
+ */
+function findOnlyCopy({ layout, request, shelf }: CopyCheck, id: string): Place | undefined {
+  const origin = originOf({ request })
+  const copies = readInstalled(layout).filter(row => isFrom(row, origin) && placeOf(row).shelf === shelf)
+  const [other] = copies
+  return other === undefined || copies.some(row => row.id === id) ? undefined : placeOf(other)
+}
+
+export interface DeployedVersion {
+  version: string
+  /** The source of the version. The signature covers only `plugin.yaml`, not the other two. */
+  source: 'plugin.yaml' | 'header' | 'requested'
+}
+
+/** The claims about the version that was served, before plugin.yaml is read. */
+export interface VersionClaims {
+  /** The requested version; undefined if the hub chose. */
+  readonly asked: string | undefined
+  /** The version that the hub lists as its latest, if this run asked for it. The hub may serve another version. */
+  readonly listed: string | undefined
+  /** The version in the hub's header, which is not signed. */
+  readonly served: { readonly headerVersion: string | undefined }
+}
+
+/**
+ * Decides which version an artifact is. A plugin's own `plugin.yaml` decides. It must match the requested version or,
+ * if the hub chose the version, the hub's header. For a service, or if `plugin.yaml` names no version, the hub's header
+ * decides, even if it differs from the requested version. Without a header, the request decides; for `latest`, that is
+ * the version that the hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no
+ * claim at all.
+ */
+export function decideVersion(claims: VersionClaims, pluginYaml: PluginYaml | undefined): DeployedVersion {
+  const version = pluginYaml?.version
+  const { headerVersion } = claims.served
+  if (version !== undefined) {
+    const claimed = claimedVersion(claims)
+    if (claimed !== undefined && !isSameVersion(version, claimed)) throw mismatch(claims, version)
+    if (!versionSchema.safeParse(version).success) throw unusable(version)
+    return { version, source: 'plugin.yaml' }
+  }
+  if (headerVersion !== undefined) return { version: headerVersion, source: 'header' }
+  const requested = claims.asked ?? claims.listed
+  if (requested === undefined)
+    throw new ArtifactError(
+      'no_published_version',
+      'The hub served its latest artifact without saying which version it is: name a version.',
+    )
+  return { version: requested, source: 'requested' }
+}
+
+/** The claimed version before the artifact is opened: the requested one, else the hub's header. */
+export function claimedVersion({ asked, served }: VersionClaims): string | undefined {
+  return asked ?? served.headerVersion
+}
+
+function unusable(found: string): ArtifactError {
+  return new ArtifactError(
+    'version_mismatch',
+    `The artifact's plugin.yaml says version "${cleanForeignText(found, 60)}", which no hub or host accepts as a version: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`,
+  )
+}
+
+function mismatch({ asked, served }: VersionClaims, found: string): ArtifactError {
+  const claim =
+    asked === undefined && served.headerVersion !== undefined
+      ? `The hub says that it served version ${served.headerVersion}`
+      : `The requested version is ${asked ?? 'latest'}`
+  const isSameNumber = Number(asked ?? served.headerVersion) === Number(found)
+  const hint = isSameNumber ? ' (without quotes, it is a number, and loses its final zeros)' : ''
+  return new ArtifactError(
+    'version_mismatch',
+    `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}"${hint}: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`,
+  )
+}
+
+/** An artifact as a hub served it, and the claims about its version. */
+export interface ServedVersion extends VersionClaims {
+  readonly served: ServedArtifact
+}
+
+/** A request for an artifact, and the open, empty file to write the artifact to. */
+interface Fetching {
+  readonly request: Pick<DeployRequest, 'version' | 'maxArtifactBytes' | 'downloadTimeoutMs' | 'signingSecret'>
+  readonly client: MarketplaceClient
+  readonly tools: Pick<Tools, 'log' | 'now' | 'runner'>
+  readonly fd: number
+}
+
+/**
+ * Fetches the requested version, and records it. For `latest`, records the version in the hub's header, if the header
+ * names one.
+ */
+export async function fetchArtifact(deployment: ArtifactDeployment, fd: number): Promise<ServedVersion> {
+  const { request, client, tools, record } = deployment
+  if (request.version !== 'latest') await record.update({ version: request.version, version_source: 'requested' })
+  const found = await fetchRequested({ request, client, tools, fd })
+  const { headerVersion } = found.served
+  if (found.asked === undefined && headerVersion !== undefined)
+    await record.update({ version: headerVersion, version_source: 'header' })
+  const version = record.facts.version ?? found.listed ?? request.version
+  tools.log.did(
+    `${request.slug} ${version} from ${new URL(request.bases[request.kind === 'plugin' ? 'hub' : 'services']).host}, ${bytesInWords(found.served.artifact.size)}`,
+  )
+  return found
+}
+
+/**
+ * Fetches the requested version without recording it. With `latest`, the hub chooses the version. If the hub holds back
+ * or has yanked the version that it lists as its latest, it may serve another one. For a private plugin, the hub lists
+ * no version. Throws what the client throws.
+ */
+export async function fetchRequested(fetching: Fetching): Promise<ServedVersion> {
+  const { version } = fetching.request
+  const isLatest = version === 'latest'
+  const listed = isLatest ? await readListed(fetching) : undefined
+  const served = await fetchVersion(fetching, version)
+  return { served, asked: isLatest ? undefined : version, listed }
+}
+
+async function readListed({ client, tools: { log } }: Fetching): Promise<string | undefined> {
+  const answer = await client.readListedVersion()
+  if ('version' in answer) log.info(`The hub lists ${answer.version} as its latest version.`)
+  else
+    log.info(
+      `Without a key, the hub lists no version (it answered ${answer.status}). This run asks for the artifact with the key.`,
+    )
+  return 'version' in answer ? answer.version : undefined
+}
+
+/**
+ * Logs a notice if the hub served a version other than the requested or listed one, or did not say which version it
+ * served.
+ */
+export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {
+  const { version, source } = decided
+  if (asked !== undefined && !isSameVersion(version, asked))
+    log.notice(`The requested version is ${asked}, but the hub's header, which is not signed, says ${version}.`)
+  if (listed !== undefined && !isSameVersion(version, listed))
+    log.notice(
+      `The hub lists ${listed} as its latest version, but served ${version}: the hub may be holding ${listed} back for review, or may have yanked ${listed}.`,
+    )
+  if (asked === undefined && source === 'requested')
+    log.notice(
+      `The hub does not say which version it served: this run assumes ${version}, which the hub lists as its latest.`,
+    )
+}
+
+async function fetchVersion({ request, client, tools, fd }: Fetching, version: string): Promise<ServedArtifact> {
+  return await client.fetchArtifact({
+    version,
+    fd,
+    maxBytes: request.maxArtifactBytes,
+    timeoutMs: request.downloadTimeoutMs,
+    signingSecret: request.signingSecret,
+    onProgress: watchDownload(tools),
+  })
 }

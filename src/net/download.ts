@@ -1,13 +1,11 @@
 import { createHash, createHmac, type Hmac } from 'node:crypto'
-import { ftruncateSync } from 'node:fs'
-import { ArchiveError, ConfigError } from '../core/errors.ts'
-import { isEncoded, readAnswerText } from './answer-text.ts'
-import { BlockWriter, toWriteError } from './block-writer.ts'
+import { ftruncateSync, write } from 'node:fs'
+import { promisify } from 'node:util'
+import { ArchiveError, ConfigError, DeploymentError, errnoOf } from '../core/errors.ts'
 import { type AnswerHead, headOf, makeCall } from './call.ts'
-import type { Exchange } from './exchange/exchange.ts'
-import type { Headers } from './exchange/headers.ts'
-import { unusableAnswer } from './exchange/unusable-answer.ts'
-import type { WireSettings } from './settings.ts'
+import { type Exchange, type Headers, unusableAnswer } from './exchange.ts'
+import { isEncoded, readAnswerText } from './json.ts'
+import { type WireSettings, WRITE_BLOCK_BYTES } from './settings.ts'
 
 export interface DownloadRequest {
   url: string
@@ -30,7 +28,7 @@ export interface DownloadRequest {
 
 export type DownloadAnswer = DownloadedFile | RefusedDownload
 
-export interface DownloadedFile extends AnswerHead {
+interface DownloadedFile extends AnswerHead {
   ok: true
   status: 200
   /** Bytes. */
@@ -42,7 +40,7 @@ export interface DownloadedFile extends AnswerHead {
 }
 
 /** An answer other than 2xx, after retries; the caller decides what it means. */
-export interface RefusedDownload extends AnswerHead {
+interface RefusedDownload extends AnswerHead {
   ok: false
   /** Parsed; undefined if that is not possible (see `AnswerText`). */
   body: unknown
@@ -159,4 +157,85 @@ function refuseTooLarge(exchange: Exchange, { maxBytes, isFixedMax = false }: Do
       ? `${found} this action can process, so it was refused. The publisher must make the artifact smaller.`
       : `${found} max-artifact-bytes leaves for it, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`,
   )
+}
+
+/**
+ * Writes a stream of chunks to a file descriptor from position 0 in large blocks, filling one block while it writes the
+ * other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
+ */
+export class BlockWriter {
+  readonly #fd: number
+  readonly #onBlock: (block: Buffer) => void
+  #filling = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES)
+  #spare = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES)
+  #used = 0
+  #position = 0
+  #writing: Promise<void> = Promise.resolve()
+
+  constructor(fd: number, onBlock: (block: Buffer) => void) {
+    this.#fd = fd
+    this.#onBlock = onBlock
+  }
+
+  /** Copies the chunk's bytes; waits while both blocks are full. */
+  async add(chunk: Buffer): Promise<void> {
+    for (let taken = 0; taken < chunk.length; ) {
+      const copied = chunk.copy(this.#filling, this.#used, taken)
+      taken += copied
+      this.#used += copied
+      if (this.#used === this.#filling.length) await this.#turn()
+    }
+  }
+
+  /** Writes the remaining bytes; afterwards the operating system has every byte. */
+  async finish(): Promise<void> {
+    await this.#turn()
+    await this.#writing
+  }
+
+  /** Waits for any write in progress, so that the descriptor may be closed. Never throws. */
+  async settle(): Promise<void> {
+    await this.#writing.catch(() => {})
+  }
+
+  async #turn(): Promise<void> {
+    await this.#writing
+    const block = this.#filling.subarray(0, this.#used)
+    this.#writing = this.#write(block)
+    this.#writing.catch(() => {})
+    this.#onBlock(block)
+    this.#position += block.length
+    this.#used = 0
+    ;[this.#filling, this.#spare] = [this.#spare, this.#filling]
+  }
+
+  async #write(block: Buffer): Promise<void> {
+    const start = this.#position
+    try {
+      for (let done = 0; done < block.length; ) {
+        const { bytesWritten } = await writeAt(this.#fd, block, done, block.length - done, start + done)
+        done += bytesWritten
+      }
+    } catch (error) {
+      throw toWriteError(error)
+    }
+  }
+}
+
+const writeAt = promisify(write)
+
+/** Explains a system error that occurred while a download was written. */
+export function toWriteError(error: unknown): DeploymentError {
+  const errno = errnoOf(error) ?? 'unknown error'
+  return errno === 'ENOSPC' || errno === 'EDQUOT'
+    ? new DeploymentError(
+        'disk_full',
+        `No space left for the artifact (${errno}): free some space in the runner's temporary folder.`,
+        { cause: error },
+      )
+    : new DeploymentError(
+        'host_not_writable',
+        `The artifact could not be written (${errno}): check the runner's temporary folder.`,
+        { cause: error },
+      )
 }

@@ -1,8 +1,14 @@
-import type { Deadline } from './deadline.ts'
-import { TransientError } from './exchange/failures.ts'
-import type { Headers } from './exchange/headers.ts'
-import { BACKOFF_BASE_MS, BACKOFF_CAP_MS, MAX_RETRIES, RETRY_AFTER_CAP_MS } from './limits.ts'
-import type { Sleep } from './settings.ts'
+import { ArtifactError } from '../core/errors.ts'
+import { monotonicMs } from '../core/log.ts'
+import { type Headers, TransientError } from './exchange.ts'
+import {
+  BACKOFF_BASE_MS,
+  BACKOFF_CAP_MS,
+  MAX_RETRIES,
+  RETRY_AFTER_CAP_MS,
+  type Sleep,
+  type WireSettings,
+} from './settings.ts'
 
 /**
  * The failures after which a request is repeated. `transient`: failures of the connection, and answers 408, 429 and
@@ -11,7 +17,7 @@ import type { Sleep } from './settings.ts'
  */
 export type RetryPolicy = 'transient' | 'connection-only' | 'never'
 
-export interface RetryContext {
+interface RetryContext {
   policy: RetryPolicy
   deadline: Deadline
   sleep: Sleep
@@ -125,4 +131,50 @@ function answerOf<T>(outcome: Outcome<T>): T {
 
 function describeOutcome(outcome: Outcome<Answer>): string {
   return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`
+}
+
+/** The time that the exchange with an origin may take, including retries and waits. */
+interface TimeLimit {
+  origin: string
+  ms: number
+  /** The input that sets the limit, if one does. */
+  input?: string | undefined
+}
+
+interface Deadline {
+  /** Aborted when the time is up or the caller cancels. */
+  signal: AbortSignal
+  remainingMs: () => number
+}
+
+/**
+ * Runs an operation within its time limit. Rejects with ArtifactError `timeout` if the operation takes longer, and with
+ * the reason of the settings' signal if that signal is aborted first. The operation must stop when the deadline's
+ * signal is aborted.
+ */
+export async function withDeadline<T>(
+  limit: TimeLimit,
+  settings: Pick<WireSettings, 'signal' | 'startTimer'>,
+  operation: (deadline: Deadline) => Promise<T>,
+): Promise<T> {
+  settings.signal.throwIfAborted()
+  const expiry = new AbortController()
+  const stopTimer = settings.startTimer(limit.ms, () => expiry.abort(overdue(limit)))
+  const endsAt = monotonicMs() + limit.ms
+  const signal = AbortSignal.any([settings.signal, expiry.signal])
+  try {
+    return await operation({ signal, remainingMs: () => endsAt - monotonicMs() })
+  } catch (error) {
+    throw signal.aborted ? signal.reason : error
+  } finally {
+    stopTimer()
+  }
+}
+
+function overdue({ origin, ms, input }: TimeLimit): ArtifactError {
+  const raise = input === undefined ? '' : `, or raise ${input}`
+  return new ArtifactError(
+    'timeout',
+    `The exchange with ${origin} did not finish within ${Number((ms / 1000).toFixed(1))} s in all: check the server and the network${raise}.`,
+  )
 }

@@ -1,9 +1,7 @@
 import { lookup } from 'node:dns'
 import { networkInterfaces } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
-import { CONNECT_TIMEOUT_MS, IDLE_TIMEOUT_MS } from './limits.ts'
-import { AddressPolicy, type AddressSources } from './policy/address-policy.ts'
-import { readTrust, type Trust } from './policy/trust.ts'
+import { AddressPolicy, type AddressSources, readTrust, type Trust } from './policy.ts'
 
 export interface WireOptions {
   /** Accepts plain http for any host, not only for loopback addresses. */
@@ -23,7 +21,7 @@ export interface WireOptions {
   addresses?: Partial<AddressSources>
 }
 
-export interface Timeouts {
+interface Timeouts {
   /** The limit for name lookup, proxy, TCP and TLS together. */
   connectMs: number
   /** The time for which a server may stay silent while this client waits for it. */
@@ -72,4 +70,40 @@ function ownAddresses(): string[] {
 function startTimer(ms: number, expire: () => void): () => void {
   const timer = setTimeout(expire, ms)
   return () => clearTimeout(timer)
+}
+
+/** A wire's `timeouts` option may replace these two. */
+const CONNECT_TIMEOUT_MS = 10_000
+const IDLE_TIMEOUT_MS = 30_000
+export const MAX_REDIRECTS = 5
+/** Attempts after the first one. */
+export const MAX_RETRIES = 3
+/** The n-th wait is random, at most base * 2^(n-1), and at most the cap, unless `Retry-After` asks for more. */
+export const BACKOFF_BASE_MS = 500
+export const BACKOFF_CAP_MS = 8_000
+export const RETRY_AFTER_CAP_MS = 30_000
+/** The maximum length of a quotation from an answer's body in a message. */
+export const MAX_QUOTED_BODY_CHARS = 2048
+/** A download buffers two blocks of this size. */
+export const WRITE_BLOCK_BYTES = 1024 * 1024
+
+const MAX_REASON_CHARS = 4000
+
+/** The fields of a refusal's JSON body that may give its reason, the most important first. */
+type ReasonFields = readonly [error: unknown, detail: unknown, message: unknown]
+
+/** Reads `error`, `detail` and `message` of a JSON object, and ignores anything else that a server may answer with. */
+export function readReasonFields(body: unknown): ReasonFields {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return [undefined, undefined, undefined]
+  const { error, detail, message } = body as Record<string, unknown>
+  return [error, detail, message]
+}
+
+/**
+ * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. A reason that is not
+ * text, which some frameworks send, becomes JSON.
+ */
+export function reasonText(field: unknown): string | undefined {
+  if (field === undefined || field === null || field === '') return undefined
+  return (typeof field === 'string' ? field : JSON.stringify(field)).slice(0, MAX_REASON_CHARS)
 }

@@ -1,10 +1,10 @@
 import { type DownloadAnswer, type DownloadRequest, download } from './download.ts'
-import { type JsonAnswer, type JsonRequest, requestJson } from './json-request.ts'
-import { type ChildRoute, routeForChild } from './relay/route-for-child.ts'
+import { type JsonAnswer, type JsonRequest, requestJson } from './json.ts'
+import { type ChildRoute, routeForChild } from './relay.ts'
 import { readSettings, type WireOptions } from './settings.ts'
 
 export type { DownloadAnswer, DownloadRequest } from './download.ts'
-export type { JsonAnswer, JsonRequest } from './json-request.ts'
+export type { JsonAnswer, JsonRequest } from './json.ts'
 export type { WireOptions } from './settings.ts'
 
 /** HTTP as this project uses it: each request has its own connection, and none stays open. */

@@ -1,24 +1,29 @@
 import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
-import { countInWords } from '../core/quantities.ts'
-import type { EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
-import { buildInstallation } from '../install/deployment/installation.ts'
-import { type Flow, runDeployment } from '../install/deployment/run/run.ts'
-import type { HostSession } from '../install/deployment/run/session.ts'
+import { countInWords } from '../core/text.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import type { Installation } from '../install/host/installed/host-record.ts'
-import { recordDriftOfKept } from '../install/steps/parts/report-drift.ts'
-import { runSteps } from '../install/steps/run-steps.ts'
-import { describeSequence } from '../install/steps/sequence.ts'
-import { noticeSettings } from '../install/steps/settings/settings-notices.ts'
-import type { InstallOrder } from '../install/steps/step-context.ts'
-import { type ProjectDeployment, type ProjectTools, startDeployment } from './deployment.ts'
-import { requestArtifact } from './offer.ts'
-import { checkInstalledParts, noteInstalledVersion } from './parts/installed-parts.ts'
+import type { Installation } from '../install/host/record.ts'
+import type { EndedDeployment, TerminalState } from '../install/run/deployment.ts'
+import { buildInstallation } from '../install/run/installation.ts'
+import { type Flow, runDeployment } from '../install/run/run.ts'
+import type { HostSession } from '../install/run/session.ts'
+import type { InstallOrder } from '../install/steps/context.ts'
+import { recordDriftOfKept } from '../install/steps/drift.ts'
+import { noticeSettings } from '../install/steps/idle.ts'
+import { describeSequence, runSteps } from '../install/steps/run-steps.ts'
+import { type ProjectDeployment, type ProjectRequest, type ProjectTools, startDeployment } from './deployment.ts'
 import { orderInstallation } from './plan.ts'
-import type { ProjectRequest } from './request.ts'
-import { acceptVersion, downloadSealed, extractSealed, openSealed, verifySealed } from './sealed.ts'
-import { verifyProject } from './verify.ts'
+import {
+  acceptVersion,
+  checkInstalledParts,
+  downloadSealed,
+  extractSealed,
+  noteInstalledVersion,
+  openSealed,
+  requestArtifact,
+  verifyProject,
+  verifySealed,
+} from './sealed.ts'
 
 /**
  * Deploys one project under the proposed contract: all its plugins and extensions in one transaction. However the

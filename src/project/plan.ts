@@ -1,28 +1,27 @@
 import { isSourced, type Manifest, type ManifestPart } from '../core/content/manifest.ts'
 import { ConfigError } from '../core/errors.ts'
+import { type BoundProject, bindPlanToProject, subjectIdOf, verifySources } from '../core/plan/binding.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { PlanError } from '../core/plan/plan.ts'
-import { subjectIdOf } from '../core/plan/plan-binding.ts'
-import { type BoundProject, bindPlanToProject, verifySources } from '../core/plan/project-plan.ts'
-import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
-import { verifyServiceNames } from '../core/plan/service-names.ts'
+import { type ReadyPlan, readyPlan, verifyServiceNames, verifyTemplates } from '../core/plan/ready.ts'
 import { type PartName, placeName, placePath } from '../install/host/layout.ts'
-import { requireSafeDestination } from '../install/host/ownership/ownership.ts'
+import { requireSafeDestination } from '../install/host/ownership.ts'
 import { warnOfOtherDirectory } from '../install/host/plugins-directory.ts'
 import { formerPlace, readPreviousInstall, verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkPlaces } from '../install/host/readiness.ts'
 import { verifyDestination } from '../install/host/relocation.ts'
-import { hasRegularFile } from '../install/steps/parts/intact-part.ts'
-import type { InstalledPart, Part } from '../install/steps/parts/part.ts'
-import type { InstallOrder } from '../install/steps/step-context.ts'
-import type { DeploymentFacts } from '../install/transaction/facts.ts'
-import { BUNDLED_PLAN, readBundledPlan } from './bundled-plan.ts'
+import type { DeploymentFacts } from '../install/journal/facts.ts'
+import type { InstalledPart, InstallOrder, Part } from '../install/steps/context.ts'
+import { hasRegularFile } from '../install/steps/drift.ts'
 import type { ProjectDeployment } from './deployment.ts'
-import { fetchParts } from './parts/fetch-parts.ts'
-import { readInstalledParts } from './parts/installed-parts.ts'
-import { type PartSource, stagePart } from './parts/part.ts'
-import type { ExtractedProject } from './sealed.ts'
-import type { VerifiedProject } from './verify.ts'
+import { fetchParts, type PartSource, stagePart } from './parts.ts'
+import {
+  BUNDLED_PLAN,
+  type ExtractedProject,
+  readBundledPlan,
+  readInstalledParts,
+  type VerifiedProject,
+} from './sealed.ts'
 
 /**
  * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from

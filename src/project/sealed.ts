@@ -1,30 +1,65 @@
 import { join } from 'node:path'
-import { bytesInWords, countInWords, shortDigest } from '../core/quantities.ts'
+import {
+  isSourced,
+  MAX_MANIFEST_BYTES,
+  type Manifest,
+  parseManifest,
+  verifyManifest,
+} from '../core/content/manifest.ts'
+import { verifyContent } from '../core/content/project-content.ts'
+import { isFixed } from '../core/content/source.ts'
+import { ArtifactError } from '../core/errors.ts'
+import { BUNDLED_PLAN_LIMITS } from '../core/identifiers.ts'
+import type { Log } from '../core/log.ts'
+import { isInstallStep, placeOfInstall } from '../core/plan/binding.ts'
+import { type Plan, parsePlan } from '../core/plan/plan.ts'
+import { bytesInWords, countInWords, listFirst, shortDigest } from '../core/text.ts'
 import {
   type Ed25519Check,
+  findPinnedKey,
   MAX_SEALED_BYTES,
   type SealedArtifact,
+  type SignerKey,
   type VerifiedSealedArtifact,
+  verifyPinnedDigest,
   verifySealedSignature,
-} from '../core/trust/sealed-signature.ts'
-import { verifyPinnedDigest } from '../core/trust/signature.ts'
-import { refuseReusedVersion, replacedBytes, type ServedVersion } from '../core/trust/version-rules.ts'
-import { checkEd25519 } from '../install/archive/ed25519-check.ts'
-import { extractTar, type TarExtractionRequest } from '../install/archive/extract-tar.ts'
-import { readWhole } from '../install/archive/read-exactly.ts'
-import { discard, type OpenedArtifact, unseal } from '../install/archive/unseal.ts'
-import { watchDownload } from '../install/deployment/download-progress.ts'
-import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
-import { openPrivateFileSync } from '../install/files/private-file.ts'
-import type { ExtractedTree } from '../install/files/trees/extracted-tree.ts'
-import { readHostRecord } from '../install/host/installed/host-record.ts'
-import { isFrom, snapshotsFrom } from '../install/host/installed/origin.ts'
-import { presentVersion, wasReplaced } from '../install/reports/replaced-artifact.ts'
-import type { IntactTree } from '../install/steps/parts/intact-part.ts'
-import { BUNDLED_PLAN } from './bundled-plan.ts'
+} from '../core/trust/signature.ts'
+import { refuseDowngrade, refuseReusedVersion, replacedBytes, type ServedVersion } from '../core/trust/versions.ts'
+import { readWhole } from '../install/archive/pieces.ts'
+import { checkEd25519, discard, type OpenedArtifact, unseal } from '../install/archive/sealed.ts'
+import { extractTar, type TarExtractionRequest } from '../install/archive/tar.ts'
+import { makeOpenDirectorySync } from '../install/files/durable.ts'
+import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import { openPrivateFileSync, tryReadSmallFileSync } from '../install/files/open.ts'
+import { placeName, placeOf, usualDirectory } from '../install/host/layout.ts'
+import { readPreviousInstall } from '../install/host/previous-install.ts'
+import { checkHost, checkShelf } from '../install/host/readiness.ts'
+import { readHostRecord, readInstalled } from '../install/host/record.ts'
+import { isFrom, snapshotsFrom } from '../install/host/rows.ts'
+import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
+import { newestProjectVersion } from '../install/reports/local-report.ts'
+import { watchDownload } from '../install/run/deployment.ts'
+import type { InstalledPart } from '../install/steps/context.ts'
+import { findIntactTree, type IntactTree } from '../install/steps/drift.ts'
+import type { Deployment } from '../install/transaction/record.ts'
 import type { ProjectDeployment } from './deployment.ts'
-import { type Offer, refuseOlder } from './offer.ts'
-import { findInstalledParts, isAllInstalled } from './parts/installed-parts.ts'
+import type { ArtifactDescriptor } from './hub.ts'
+
+/** The path of the plan, relative to the project's root. */
+export const BUNDLED_PLAN = 'deployment/install.yaml'
+
+/**
+ * Reads the plan of the project whose files are in the folder `content`. Throws PlanError `invalid_plan` if the plan is
+ * refused, and ArtifactError `invalid_manifest` if there is no plan, or if the plan is too large.
+ */
+export function readBundledPlan(content: string): Plan {
+  const text = tryReadSmallFileSync(join(content, BUNDLED_PLAN), BUNDLED_PLAN_LIMITS.bytes)
+  if (text !== undefined) return parsePlan(text, BUNDLED_PLAN, BUNDLED_PLAN_LIMITS)
+  throw new ArtifactError(
+    'invalid_manifest',
+    `The project has no ${BUNDLED_PLAN} of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. The publisher must correct this and seal the project again.`,
+  )
+}
 
 const MANIFEST_AND_PLAN: ReadonlySet<string> = new Set(['manifest.json', BUNDLED_PLAN])
 
@@ -43,7 +78,7 @@ export interface ExtractedProject {
 }
 
 /** The decrypted artifact of a project. */
-export interface OpenedProject {
+interface OpenedProject {
   readonly artifact: OpenedArtifact
   /** The digest of the sealed file. */
   readonly sha256: string
@@ -181,4 +216,170 @@ function knownVersions({ layout, request }: ProjectDeployment) {
     version: row.project_version,
     artifact_sha256: row.artifact_sha256,
   }))
+}
+
+/**
+ * The version to deploy, the hub's description of its artifact, and the pinned key that must have signed the artifact.
+ */
+interface Offer {
+  version: string
+  descriptor: ArtifactDescriptor
+  pinned: SignerKey
+}
+
+/**
+ * Chooses the version and asks the hub to describe its artifact; downloads nothing. Throws SignatureError
+ * `untrusted_signer` if the hub names a signer whose key is not pinned, DeploymentError `downgrade_refused` for a
+ * `latest` that is older than the installed version or cannot be compared with it, and what the client throws.
+ */
+export async function requestArtifact(deployment: ProjectDeployment): Promise<Offer> {
+  const { request, client, tools } = deployment
+  const version = await chooseVersion(deployment)
+  const descriptor = await client.readDescriptor(version)
+  const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey)
+  tools.log.did(`${request.projectId} ${version}`)
+  return { version, descriptor, pinned }
+}
+
+/**
+ * Refuses a `latest` as `refuseDowngrade` does, based on the version that this run last read from the host's record.
+ */
+function refuseOlder({ request, record }: ProjectDeployment, version: string): void {
+  if (request.version !== 'latest' || request.allowDowngrade) return
+  refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true })
+}
+
+async function chooseVersion(deployment: ProjectDeployment): Promise<string> {
+  const { request, client, record } = deployment
+  const note = async (version: string) => await record.update({ version, version_source: 'requested' })
+  if (request.version !== 'latest') {
+    await note(request.version)
+    return request.version
+  }
+  const latest = await client.readLatestVersion()
+  await note(latest)
+  refuseOlder(deployment, latest)
+  return latest
+}
+
+const MAX_LISTED_PARTS = 20
+
+/** A project whose manifest matches its content and the requested version. */
+export interface VerifiedProject extends ExtractedProject {
+  readonly manifest: Manifest
+}
+
+/**
+ * Reads the manifest. Checks its project id, its version and the ids of its parts against the request, and the
+ * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
+ * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
+ */
+export async function verifyProject(
+  { request, tools, record }: ProjectDeployment,
+  version: string,
+  extracted: ExtractedProject,
+): Promise<VerifiedProject> {
+  const manifest = parseManifest(readManifest(extracted.content))
+  verifyManifest(manifest, { projectId: request.projectId, version })
+  refuseUnexpected(manifest, request.projectIds)
+  if (extracted.installed === undefined) verifyFiles(manifest, extracted.tree, tools.log)
+  await record.update({ version: manifest.version, version_source: 'manifest' })
+  return { ...extracted, manifest }
+}
+
+/**
+ * Not needed for a version that is installed from the same bytes, because that version has already passed this check.
+ */
+function verifyFiles(manifest: Manifest, tree: ExtractedTree, log: Log): void {
+  const { warnings, unnamed } = verifyContent(manifest, tree)
+  for (const warning of warnings) log.warning(warning)
+  for (const folder of unnamed) log.notice(`The manifest does not name ${folder}, so this directory is not installed.`)
+}
+
+/** Refuses ids that the operator did not list, if there is a list. */
+function refuseUnexpected({ parts }: Manifest, allowed: readonly string[] | undefined): void {
+  const unexpected = parts.filter(({ id }) => allowed !== undefined && !allowed.includes(id))
+  if (unexpected.length === 0) return
+  const names = listFirst(
+    unexpected.map(({ shelf, id }) => `${shelf}/${id}`),
+    MAX_LISTED_PARTS,
+  )
+  throw new ArtifactError(
+    'unexpected_part',
+    `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why. To accept a part, add its id to project-ids.`,
+  )
+}
+
+/**
+ * Returns the text of `manifest.json` in the folder `content`. Throws ArtifactError `invalid_manifest` if there is no
+ * such file, or if the file is too large.
+ */
+function readManifest(content: string): string {
+  const text = tryReadSmallFileSync(join(content, 'manifest.json'), MAX_MANIFEST_BYTES)
+  if (text !== undefined) return text
+  throw new ArtifactError(
+    'invalid_manifest',
+    `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. The publisher must correct this and seal the project again.`,
+  )
+}
+
+const SHELVES = ['plugins', 'extensions'] as const
+
+/** Returns the installed parts of a project, of any version, according to this action's record. */
+export function readInstalledParts({ layout }: Pick<Deployment, 'layout'>, projectId: string): InstalledPart[] {
+  const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId)
+  return rows.map(installed => ({ ...placeOf(installed), installed }))
+}
+
+/** Notes the project's version on this host: that of the part installed last, according to this action's record. */
+export async function noteInstalledVersion(deployment: ProjectDeployment): Promise<void> {
+  const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed)
+  await deployment.record.update({ previous_version: newestProjectVersion(rows) })
+}
+
+/**
+ * Checks the host as far as possible before the artifact's content is known: the extensions' directory, and the
+ * directories of the installed parts. If none of these parts is a plugin, also checks the usual plugins directory.
+ * Ignores the plugins directory that the host framework's own file names, because a project does not use it. Throws as
+ * `checkHost` does.
+ */
+export function checkInstalledParts(deployment: ProjectDeployment): void {
+  const { layout, request } = deployment
+  const installed = readInstalledParts({ layout }, request.projectId)
+  const hasPlugins = installed.some(({ shelf }) => shelf === 'plugins')
+  for (const shelf of hasPlugins ? (['extensions'] as const) : SHELVES)
+    checkShelf(layout, { shelf, directory: usualDirectory(shelf) })
+  for (const part of installed) checkHost(deployment, part)
+}
+
+/** Returns the project's intact parts that came from this artifact, by name; undefined if there are none. */
+async function findInstalledParts(
+  deployment: ProjectDeployment,
+  sha256: string,
+): Promise<ReadonlyMap<string, IntactTree> | undefined> {
+  const { layout, request } = deployment
+  const origin = { contract: 'project' as const, slug: request.projectId }
+  const found = new Map<string, IntactTree>()
+  for (const part of readInstalledParts(deployment, request.projectId)) {
+    const installed = await findIntactTree(deployment, readPreviousInstall(layout, part), { origin, sha256 })
+    if (installed !== undefined) found.set(placeName(part), installed)
+  }
+  return found.size === 0 ? undefined : found
+}
+
+/**
+ * True if `installed` contains every part that the plan in this folder installs, each in the directory that the
+ * manifest names. False if any part has a source that may have changed, or if the plan or the manifest cannot be read.
+ */
+function isAllInstalled(content: string, installed: ReadonlyMap<string, IntactTree>): boolean {
+  try {
+    const steps = readBundledPlan(content).steps.filter(isInstallStep)
+    const { parts, pluginsDirname } = parseManifest(readManifest(content))
+    const isInPlace = (tree: IntactTree | undefined): boolean =>
+      tree !== undefined && (tree.place.shelf === 'extensions' || tree.place.directory === pluginsDirname)
+    const isAll = steps.every(step => isInPlace(installed.get(placeOfInstall(step))))
+    return isAll && parts.filter(isSourced).every(({ source }) => isFixed(source))
+  } catch {
+    return false
+  }
 }

@@ -1,18 +1,26 @@
+import type { DeployError } from '../core/errors.ts'
+import type { Kind } from '../core/identifiers.ts'
+import type { Transitions } from '../core/state-machine.ts'
+import type { SourceFile } from '../core/yaml/problems.ts'
+import { type Layout, placeOf } from '../install/host/layout.ts'
+import { findInstalled, readHostRecord, readInstalled } from '../install/host/record.ts'
+import { type InstalledRow, snapshotsFrom } from '../install/host/rows.ts'
+import { uniteKeepPaths } from '../install/host/snapshots.ts'
+import type { DeploymentFacts } from '../install/journal/facts.ts'
+import type { Host } from '../install/reports/host.ts'
+import { newestProjectVersion } from '../install/reports/local-report.ts'
+import type { ReportSender } from '../install/reports/sender.ts'
 import {
   type DeploymentTools,
+  type EndedDeployment,
+  hostOf,
+  PLAN_TRANSITIONS,
+  type PlanState,
   type RunningDeployment,
   startDeployment as startOnHost,
-} from '../install/deployment/deployment.ts'
-import { findInstalled, readHostRecord, readInstalled } from '../install/host/installed/host-record.ts'
-import { snapshotsFrom } from '../install/host/installed/origin.ts'
-import { placeOf } from '../install/host/installed/row-place.ts'
-import type { InstalledRow } from '../install/host/installed/rows.ts'
-import { uniteKeepPaths } from '../install/host/keep-paths.ts'
-import type { Layout } from '../install/host/layout.ts'
-import type { ReportSender } from '../install/reports/report-sender.ts'
-import type { DeploymentFacts } from '../install/transaction/facts.ts'
-import type { IncompleteRollback, RollbackRequest, Subject } from './request.ts'
-import { ROLLBACK_TRANSITIONS, type RollbackState } from './states.ts'
+} from '../install/run/deployment.ts'
+import { refuseDeployment } from '../install/run/refuse.ts'
+import type { HostRequest } from '../install/transaction/record.ts'
 
 export interface RunningRollback extends RunningDeployment<RollbackState> {
   readonly request: RollbackRequest
@@ -48,7 +56,7 @@ function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
 }
 
 /** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
-export function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
+function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
   const rows = readInstalled(layout)
   if (subject.contract === 'project')
     return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId)
@@ -65,7 +73,7 @@ function leftByRemovedParts(layout: Layout, { subject }: RollbackRequest): strin
 }
 
 /** Returns the facts about a rollback that are known before it starts; each unknown one is null. */
-export function initialFacts(
+function initialFacts(
   { subject, slug, toVersion, hostId }: IncompleteRollback,
   { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,
 ): DeploymentFacts {
@@ -92,4 +100,83 @@ function namesOf(subject: IncompleteRollback['subject'], slug: string | undefine
   if (subject?.contract === 'project') return { contract: 'project', kind: null, slug: subject.projectId, id: null }
   const { kind = null, id = null } = subject ?? {}
   return { contract: 'marketplace', kind, slug: slug ?? null, id }
+}
+
+export type RollbackState = 'pending' | 'finding_snapshots' | 'verifying_snapshots' | PlanState
+
+/** The states of a rollback. Every path to `installing` passes `verifying_snapshots`. */
+export const ROLLBACK_TRANSITIONS: Transitions<RollbackState> = {
+  pending: ['finding_snapshots'],
+  finding_snapshots: ['verifying_snapshots', 'failed'],
+  verifying_snapshots: ['loading_plan', 'failed'],
+  ...PLAN_TRANSITIONS,
+}
+
+/** The subject of a rollback: one plugin or service, or all parts of a project. */
+export type Subject =
+  | { readonly contract: 'marketplace'; readonly kind: Kind; readonly id: string }
+  | { readonly contract: 'project'; readonly projectId: string }
+
+/** The operator's request: parsed, and independent of where it was read. */
+export interface RollbackRequest extends HostRequest {
+  subject: Subject
+  /** The marketplace's name of the plugin or service. Needed only if the rollback is reported. */
+  slug: string | undefined
+  /** Undefined for the newest unmodified version that was first installed before the current one. */
+  toVersion: string | undefined
+  plan: SourceFile | undefined
+  dryRun: boolean
+}
+
+/** A request with inputs that may be missing or malformed. */
+export type IncompleteRollback = { [K in keyof RollbackRequest]: RollbackRequest[K] | undefined }
+
+/** The reason for refusing a request, and the sender of its report, if the run reports to a hub. */
+interface RollbackRefusal {
+  readonly error: DeployError
+  readonly sender: ReportSender | undefined
+}
+
+/**
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. The hub
+ * gets no report either if `host-id` or `dry-run` is malformed: with the latter, the operator may have meant a dry run.
+ */
+export async function refuseRollback(
+  request: IncompleteRollback,
+  { error, sender }: RollbackRefusal,
+  tools: DeploymentTools,
+): Promise<EndedDeployment> {
+  const isReal = request.dryRun === false && request.hostId !== undefined
+  const refusal = {
+    error,
+    facts: initialFacts(request, tools),
+    projectRoot: request.dryRun === true ? undefined : request.projectRoot,
+    allowSharedRoot: request.allowSharedRoot ?? false,
+    hostConfig: request.hostConfig,
+    keepReports: request.keepReports,
+    sender: isReal ? sender : undefined,
+  }
+  return await refuseDeployment(refusal, tools)
+}
+
+/** Returns the host that a request names; undefined without a project root. */
+export function hostFor(
+  { projectRoot, allowSharedRoot = false, hostConfig }: IncompleteRollback,
+  sender: ReportSender | undefined,
+  tools: DeploymentTools,
+): Host | undefined {
+  return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender })
+}
+
+/**
+ * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
+ * report it.
+ */
+export async function noteInstalledVersion(rollback: RunningRollback): Promise<readonly InstalledRow[]> {
+  const { subject } = rollback.request
+  const rows = readInstalledRows(rollback, subject)
+  const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null)
+  const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null
+  await rollback.record.update({ slug, previous_version: version, rollback_of: version })
+  return rows
 }

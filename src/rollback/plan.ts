@@ -1,22 +1,33 @@
 import { join } from 'node:path'
-import { collectProblemsSlowly, problemAt } from '../core/document/source-problem.ts'
-import { listNames } from '../core/foreign-text.ts'
+import { isBelow } from '../core/identifiers.ts'
+import { bindPlanToArtifact, bindPlanToProject } from '../core/plan/binding.ts'
 import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { type Plan, PlanError, parsePlanSlowly } from '../core/plan/plan.ts'
-import type { PlanStep } from '../core/plan/plan-step.ts'
-import { bindPlanToProject } from '../core/plan/project-plan.ts'
-import { readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
-import { verifyServiceNames } from '../core/plan/service-names.ts'
-import { bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
+import { readyPlan, verifyServiceNames, verifyTemplates } from '../core/plan/ready.ts'
+import type { PlanStep } from '../core/plan/step.ts'
+import { listNames } from '../core/text.ts'
+import { isSameVersion } from '../core/trust/versions.ts'
+import { collectProblemsSlowly, problemAt } from '../core/yaml/problems.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import { installPath, placeName, snapshotsPath } from '../install/host/layout.ts'
-import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
-import { openTreeRecord } from '../install/host/trees/record/read-tree-record.ts'
-import { environmentOf, findPart, type Part, type PartEnvironment } from '../install/steps/parts/part.ts'
-import type { InstallOrder } from '../install/steps/step-context.ts'
-import { buildDefaultSteps } from './default-steps.ts'
+import { installPath, type Place, placeName, snapshotsPath } from '../install/host/layout.ts'
+import { isGenuine } from '../install/host/snapshots.ts'
+import { INSTEAD_WORDS } from '../install/journal/facts.ts'
+import { describeService, findServiceOf, serviceOf } from '../install/services/supervise.ts'
+import {
+  environmentOf,
+  findPart,
+  type InstallOrder,
+  type Part,
+  type PartEnvironment,
+  type RetainedPart,
+} from '../install/steps/context.ts'
+import { readPluginYaml } from '../install/steps/plugin-sig.ts'
+import type { TreeDifference } from '../install/trees/compare.ts'
+import { compareRecorded, isModified } from '../install/trees/drift.ts'
+import { identityOf, openTreeRecord, TreeRecordDamage } from '../install/trees/record.ts'
 import type { RunningRollback } from './deployment.ts'
-import type { Target, TargetPart } from './target/target-part.ts'
+import { damagedRecord, modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
+import type { Target, TargetPart } from './target.ts'
 
 const NO_SETTINGS: PartEnvironment = { required: [], optional: [] }
 
@@ -135,4 +146,126 @@ function hasTemplate({ layout }: RunningRollback, parts: readonly Part[], from: 
   const identity = part?.retained ?? part?.intact
   const find = identity && openTreeRecord(layout, identity)
   return (find?.(path.join('/'))?.kind ?? 'link') !== 'link'
+}
+
+const HEALTHCHECK_SECONDS = 60
+/** The time that a check may need in addition to the seconds for which it must be stable. */
+const SPARE_SECONDS = 30
+const RETRIES = 1
+/** The properties that all these steps share. The steps have no real position, because they are in no file. */
+const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as const
+
+/**
+ * Builds the steps of a rollback without a plan. The steps restore all parts. If the host config has a supervisor, they
+ * then restart and check each part's service. Otherwise, they run the health checks that the host config has for the
+ * parts.
+ *
+ * `findServiceOf` finds the service of a part. If it finds none, no service is restarted, and a warning says so.
+ */
+async function buildDefaultSteps(
+  rollback: RunningRollback,
+  { parts }: Pick<Target, 'parts'>,
+  hostConfig: HostConfig | undefined,
+): Promise<PlanStep[]> {
+  const restores = parts.map(restoreStep)
+  if (hostConfig === undefined) return restores
+  const known: Known[] = []
+  for (const { id } of parts) known.push(await findKnown(rollback, hostConfig, id))
+  const restarts = known.filter(({ service }) => service !== 'none').map(restartStep)
+  const checks = known.filter(({ service, seconds }) => service !== 'none' || seconds !== undefined).map(checkStep)
+  return [...restores, ...uniqueById(restarts), ...uniqueById(checks)]
+}
+
+/** The service and the health check of an id, according to the host config. */
+interface Known {
+  readonly id: string
+  readonly service: 'own' | 'project' | 'none'
+  /** The seconds for which the health check must be stable; undefined without a health check. */
+  readonly seconds: number | undefined
+}
+
+async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id: string): Promise<Known> {
+  const known = { id, seconds: hostConfig.plugins.get(id)?.healthcheck?.stableForSeconds }
+  const usual = serviceOf(hostConfig, id)
+  if (usual === undefined) return { ...known, service: 'none' }
+  const found = await findServiceOf(hostConfig, id, { signal: tools.signal })
+  if (found !== undefined) return { ...known, service: found.part === null ? 'project' : 'own' }
+  tools.log.warning(
+    `The ${describeService(usual)} is not running, and the host config has no entry for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`,
+  )
+  return { ...known, service: 'none' }
+}
+
+function restoreStep({ shelf, id }: Place): PlanStep {
+  const step = { ...STEP, id: `restore-${id}` }
+  return shelf === 'plugins'
+    ? { ...step, action: 'install_plugin', plugin: id }
+    : { ...step, action: 'install_extension', extension: id }
+}
+
+function restartStep({ id, service }: Known): PlanStep {
+  if (service === 'project') return { ...STEP, id: 'restart', action: 'restart' }
+  return { ...STEP, id: `restart-${id}`, action: 'restart', plugin: id }
+}
+
+function checkStep({ id, service, seconds = 0 }: Known): PlanStep {
+  const timeoutSeconds = Math.max(HEALTHCHECK_SECONDS, seconds + SPARE_SECONDS)
+  const step = { ...STEP, action: 'healthcheck', timeoutSeconds, retries: RETRIES } as const
+  return service === 'project' ? { ...step, id: 'health' } : { ...step, id: `health-${id}`, plugin: id }
+}
+
+function uniqueById(steps: readonly PlanStep[]): PlanStep[] {
+  return [...new Map(steps.map(step => [step.id, step])).values()]
+}
+
+const PLUGIN_YAML = 'plugin.yaml'
+
+/**
+ * Compares the content of each snapshot to restore with its record. Throws DeploymentError `snapshot_modified` if a
+ * file differs or there is no usable record, and `inconsistent` if a row names a different version than the files.
+ */
+export async function verifySnapshots(rollback: RunningRollback, { parts }: Target): Promise<void> {
+  for (const part of parts) if (part.retained !== undefined) await verifySnapshot(rollback, part)
+  for (const part of parts) if (part.retained !== undefined) verifyVersion(rollback, part)
+}
+
+type Restored = Omit<RetainedPart, 'environment'>
+
+/**
+ * Compares the recorded version of a plugin with its plugin.yaml. Skips a part of a project, because the manifest may
+ * give it another version. Also skips a snapshot or plugin.yaml that may have been changed on the host.
+ */
+function verifyVersion({ layout, request }: RunningRollback, part: Restored): void {
+  const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained)
+  if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML)) return
+  const root = join(snapshotsPath(layout, part), part.retained.name)
+  const { version } = readPluginYaml(root)
+  if (version !== undefined && !isSameVersion(version, part.version))
+    throw otherVersion(layout.installed, { root, recorded: part.version, found: version })
+}
+
+async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored): Promise<void> {
+  const { retained, keepPaths } = part
+  const root = join(snapshotsPath(layout, part), retained.name)
+  const tree = { root, keepPaths, identity: identityOf(retained) }
+  const compared = compareRecorded(layout, tree, { byContent: true, signal: tools.signal })
+  const difference = await compared.catch(error => {
+    throw error instanceof TreeRecordDamage ? damagedRecord(root, error.message) : error
+  })
+  if (difference === undefined) throw unrecorded(root)
+  if (isModified(difference)) throw modifiedSnapshot(root, inWords(difference))
+  const restored = `${placeName(part)} ${part.version}`
+  if (retained.modified)
+    tools.log.warning(`${restored} contains changes that were made on this host, and is restored with them.`)
+  else tools.log.did(`${restored} as it was installed`)
+}
+
+function inWords({ changed, removed, added, instead }: TreeDifference): string {
+  if (instead !== undefined) return INSTEAD_WORDS[instead]
+  const named = [
+    changed.map(path => `${path} changed`),
+    removed.map(path => `${path} removed`),
+    added.map(path => `${path} added`),
+  ]
+  return listNames(named.flat())
 }

@@ -1,9 +1,8 @@
 import { ConfigError, type DeployError, DeploymentError } from '../core/errors.ts'
-import { cleanForeignText, listNames } from '../core/foreign-text.ts'
-import { placeOf } from '../install/host/installed/row-place.ts'
-import type { InstalledRow, SnapshotRow } from '../install/host/installed/rows.ts'
-import { type Place, placeName } from '../install/host/layout.ts'
-import type { Subject } from './request.ts'
+import { cleanForeignText, listNames } from '../core/text.ts'
+import { type Place, placeName, placeOf } from '../install/host/layout.ts'
+import type { InstalledRow, SnapshotRow } from '../install/host/rows.ts'
+import type { Subject } from './deployment.ts'
 
 /** DeploymentError `no_snapshot` for a subject that is not installed. */
 export function notInstalled(subject: Subject): DeploymentError {

@@ -1,10 +1,8 @@
 import * as core from '@actions/core'
-import { SourceError } from '../core/document/source-problem.ts'
 import { toDeployError } from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
-import type { LocalReport } from '../install/reports/local-report.ts'
-import { restoredUnhealthy } from '../install/reports/restored-health.ts'
-import { rollbackProblems } from '../install/reports/rollback-problems.ts'
+import { cleanForeignText } from '../core/text.ts'
+import { SourceError } from '../core/yaml/problems.ts'
+import { type LocalReport, restoredUnhealthy, rollbackProblems } from '../install/reports/local-report.ts'
 
 /** The runner shows ten annotations of each kind for a step, and 4,096 characters of each. */
 const MAX_ANNOTATIONS = 10

@@ -1,7 +1,7 @@
 import * as core from '@actions/core'
-import { createRedactor } from '../core/secrets.ts'
-import type { SecretKeeper } from '../install/transaction/context.ts'
-import type { GivenInputs } from './inputs/input-reader.ts'
+import { createRedactor } from '../core/text.ts'
+import type { SecretKeeper } from '../install/transaction/record.ts'
+import type { GivenInputs } from './inputs.ts'
 
 /** The secrets that a step was given. */
 export type GivenSecrets = Pick<GivenInputs, 'secrets' | 'settingValues'>

@@ -3,8 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { sampled } from '../extent.ts'
-import { type PlayedEnding, playEndings, SCENES } from './harness/endings.ts'
-import { normalizeLog, normalizeSummary } from './harness/normalize-ending.ts'
+import { normalizeLog, normalizeSummary, type PlayedEnding, playEndings, SCENES } from './harness/endings.ts'
 
 /** `UPDATE_GOLDEN=1` overwrites the golden files with the texts of these runs. Read the diff before you commit it. */
 const IS_UPDATE = process.env['UPDATE_GOLDEN'] === '1'

@@ -2,17 +2,23 @@ import assert from 'node:assert/strict'
 import { randomBytes, randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
-import { deploy, type MarketplaceTarget, type ProjectTarget, type Target } from '../../bench/load/host.ts'
-import { type Hosts, runHosts } from '../../bench/load/hosts.ts'
+import {
+  deploy,
+  type Hosts,
+  type MarketplaceTarget,
+  makeCall,
+  newTally,
+  type ProjectTarget,
+  runHosts,
+  type Target,
+} from '../../bench/load/hosts.ts'
 import { serveHub } from '../../bench/load/served-hub.ts'
-import { makeCall, newTally } from '../../bench/load/tally.ts'
-import { createKey } from '../../hub/keys.ts'
+import { createKey } from '../../hub/access.ts'
 import { publishArchive } from '../../hub/marketplace/publish.ts'
-import { createProjectKey, type Purpose } from '../../hub/project/project-keys.ts'
+import { createProjectKey, type Purpose } from '../../hub/project/keys.ts'
 import { publishProject } from '../../hub/project/publish.ts'
 import { openStore, type Store } from '../../hub/store.ts'
-import { byExtent } from '../extent.ts'
-import { HANG_LIMIT_MS } from '../hang-limit.ts'
+import { byExtent, HANG_LIMIT_MS } from '../extent.ts'
 import { sealShop } from './project/project-source.ts'
 import { type Ended, hubProcess } from './run-cli.ts'
 import { type Ends, newFolder, SIGNING_SECRET } from './running-hub.ts'

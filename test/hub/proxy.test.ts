@@ -7,9 +7,8 @@ import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe, it, type TestContext } from 'node:test'
 import { signArchive } from '../../hub/marketplace/publish.ts'
-import { whyLeftToCi } from '../extent.ts'
-import { HANG_LIMIT_MS } from '../hang-limit.ts'
-import { freePort } from '../net/ports.ts'
+import { HANG_LIMIT_MS, whyLeftToCi } from '../extent.ts'
+import { freePort } from '../net/loopback-server.ts'
 import { ADMIN_TOKEN, newFolder, runHub, SIGNING_SECRET } from './running-hub.ts'
 
 const PAGE = readFileSync(resolve(import.meta.dirname, '../../docs/hub.md'), 'utf8')

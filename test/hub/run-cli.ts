@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { format } from 'node:util'
 import { runCommandLine } from '../../hub/commands/hub.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
-import { HANG_LIMIT_MS } from '../hang-limit.ts'
+import { HANG_LIMIT_MS } from '../extent.ts'
 import { SIGNING_SECRET } from './running-hub.ts'
 
 export const CLI = resolve(import.meta.dirname, '../../hub/cli.ts')

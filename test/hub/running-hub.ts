@@ -1,8 +1,8 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readlinkSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { createKey, type KeyRequest } from '../../hub/keys.ts'
+import { createKey, type KeyRequest } from '../../hub/access.ts'
 import { type Publication, publishFolder } from '../../hub/marketplace/publish.ts'
 import { type HubOptions, startHub } from '../../hub/server.ts'
 import { openStore, type Store } from '../../hub/store.ts'
@@ -20,7 +20,7 @@ export interface HubUnderTest {
   readonly call: (path: string, options?: CallOptions) => Promise<Response>
 }
 
-export interface CallOptions {
+interface CallOptions {
   readonly method?: string
   readonly key?: string
   readonly bearer?: string
@@ -97,5 +97,20 @@ function buildRequest({ method, key, bearer, headers, json, body }: CallOptions)
       ...headers,
     },
     ...(hasBody ? { body: body ?? JSON.stringify(json) } : {}),
+  }
+}
+
+/** True if this process, in which the hub of a test also runs, has the file open. */
+export function isOpen(path: string): boolean {
+  const real = realpathSync(path)
+  return readdirSync('/proc/self/fd').some(fd => targetOf(fd) === real)
+}
+
+function targetOf(fd: string): string | undefined {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`)
+  } catch {
+    // The folder was listed through this descriptor, which is closed by now.
+    return undefined
   }
 }

@@ -5,21 +5,23 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { FLOWS } from '../../src/actions/flows.ts'
-import type { DeploymentTools } from '../../src/install/deployment/deployment.ts'
-import { endlessGrace } from '../../src/install/files/grace.ts'
+import { endlessGrace } from '../../src/install/files/child-process.ts'
 import { type Layout, type Place, stagingPath } from '../../src/install/host/layout.ts'
 import type { PreviousInstall } from '../../src/install/host/previous-install.ts'
-import { DriftCheck } from '../../src/install/host/trees/drift-check.ts'
+import { startJournal } from '../../src/install/journal/journal.ts'
 import type { Host } from '../../src/install/reports/host.ts'
-import type { NewPart } from '../../src/install/steps/parts/part.ts'
-import type { InstallOrder, StepContext } from '../../src/install/steps/step-context.ts'
-import type { Deployment, HostRequest } from '../../src/install/transaction/context.ts'
-import { startJournal } from '../../src/install/transaction/journal/journal.ts'
-import { createDeploymentRecord, type DeploymentRecord } from '../../src/install/transaction/record.ts'
+import type { DeploymentTools } from '../../src/install/run/deployment.ts'
+import type { InstallOrder, NewPart, StepContext } from '../../src/install/steps/context.ts'
+import {
+  createDeploymentRecord,
+  type Deployment,
+  type DeploymentRecord,
+  type HostRequest,
+} from '../../src/install/transaction/record.ts'
 import { beginTransaction } from '../../src/install/transaction/transaction.ts'
+import { DriftCheck } from '../../src/install/trees/drift.ts'
 import type { Wire } from '../../src/net/wire.ts'
-import { collectLog } from './collected-log.ts'
-import { DEPLOYMENT_ID, factsOf, NO_SECRETS } from './prepared-host.ts'
+import { collectLog, DEPLOYMENT_ID, factsOf, NO_SECRETS } from './prepared-host.ts'
 
 const NO_WIRE: Wire = {
   requestJson: async () => assert.fail('called the hub'),

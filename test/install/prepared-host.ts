@@ -1,13 +1,13 @@
 import type { TestContext } from 'node:test'
-import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/host/installed/rows.ts'
+import type { Log } from '../../src/core/log.ts'
 import { type Layout, layoutOf } from '../../src/install/host/layout.ts'
 import { prepareHost } from '../../src/install/host/readiness.ts'
+import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/host/rows.ts'
+import type { DeploymentFacts } from '../../src/install/journal/facts.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
-import type { Delivery, ReportSender } from '../../src/install/reports/report-sender.ts'
-import type { SecretKeeper } from '../../src/install/transaction/context.ts'
-import type { DeploymentFacts } from '../../src/install/transaction/facts.ts'
-import { collectLog } from './collected-log.ts'
-import { temporaryDirectory } from './temporary-directory.ts'
+import type { Delivery, ReportSender } from '../../src/install/reports/sender.ts'
+import type { SecretKeeper } from '../../src/install/transaction/record.ts'
+import { temporaryDirectory } from '../folders.ts'
 
 export const DEPLOYMENT_ID = '7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 export const NO_SECRETS: SecretKeeper = { redact: text => text, hide: () => {}, know: () => {} }
@@ -103,4 +103,17 @@ export function senderThat(delivery: Delivery, address = 'http://hub greeter'): 
       return delivery
     },
   }
+}
+
+export interface CollectedLog extends Log {
+  /** Each line as `<level> <text>`. */
+  readonly lines: string[]
+}
+
+/** A log that keeps its lines. */
+export function collectLog(): CollectedLog {
+  const lines: string[] = []
+  const keep = (level: string) => (line: string) => void lines.push(`${level} ${line}`)
+  const [group, did, info, notice, warning, error] = ['group', 'did', 'info', 'notice', 'warning', 'error'].map(keep)
+  return { lines, group, did, end() {}, info, notice, warning, error } as CollectedLog
 }

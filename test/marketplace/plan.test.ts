@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { SourceError } from '../../src/core/document/source-problem.ts'
-import { runToEnd } from '../../src/core/pausing-work.ts'
+import { runToEnd } from '../../src/core/log.ts'
 import { parsePlanSlowly } from '../../src/core/plan/plan.ts'
+import { SourceError } from '../../src/core/yaml/problems.ts'
 import { type PlanSources, readyArtifactPlan } from '../../src/marketplace/plan.ts'
 
 const head = (id = 'tick') => `format_version: "1"\nproject_id: ${id}\nversion: 1.0.0\nsteps:\n`

@@ -1,12 +1,19 @@
 import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
 import { createHash, createHmac, randomBytes } from 'node:crypto'
-import { closeSync, openSync, writeSync } from 'node:fs'
-import { describe, it } from 'node:test'
+import { once } from 'node:events'
+import { closeSync, existsSync, openSync, statSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
-import { WRITE_BLOCK_BYTES } from '../../src/net/limits.ts'
+import fc from 'fast-check'
+import { BlockWriter } from '../../src/net/download.ts'
+import { WRITE_BLOCK_BYTES } from '../../src/net/settings.ts'
+import { temporaryDirectory } from '../folders.ts'
 import { serve, serveSocket } from './loopback-server.ts'
-import { openPrivateFile } from './private-file.ts'
-import { createTestedWire } from './tested-wire.ts'
+import { createTestedWire, openPrivateFile } from './tested-wire.ts'
 
 const MEBIBYTE = 1024 * 1024
 const LIMITS = { maxBytes: 16 * MEBIBYTE, timeoutMs: 600_000 }
@@ -184,5 +191,92 @@ describe('download', () => {
     const call = createTestedWire().download({ url: server.url, fd, ...LIMITS })
     await assert.rejects(call, { name: 'DeploymentError', code: 'host_not_writable' })
     assert.equal(server.connections(), 1)
+  })
+})
+
+describe('BlockWriter', () => {
+  it('writes and shows every byte once and in order, in chunks of any size', async t => {
+    const sizes = fc.array(fc.oneof(fc.nat(100), fc.nat(3 * WRITE_BLOCK_BYTES)), { maxLength: 6 })
+    const property = fc.asyncProperty(sizes, fc.nat(255), async (lengths, seed) => {
+      const chunks = lengths.map((length, index) => Buffer.alloc(length, seed + index))
+      const file = openPrivateFile(t)
+      const shown: Buffer[] = []
+      const writer = new BlockWriter(file.fd, block => shown.push(Buffer.from(block)))
+      for (const chunk of chunks) await writer.add(chunk)
+      await writer.finish()
+      const expected = Buffer.concat(chunks)
+      assert.ok(expected.equals(file.read()) && expected.equals(Buffer.concat(shown)))
+    })
+    await fc.assert(property, { numRuns: 15 })
+  })
+
+  const skip = existsSync('/dev/full') ? false : 'there is no /dev/full here'
+  it('throws disk_full on a full disk, at the latest when it finishes', { skip }, async t => {
+    const fd = openSync('/dev/full', 'w')
+    t.after(() => closeSync(fd))
+    const writer = new BlockWriter(fd, () => {})
+    await writer.add(Buffer.from('zip'))
+    await assert.rejects(writer.finish(), { name: 'DeploymentError', code: 'disk_full' })
+  })
+
+  it('throws the failure of a write at the next call', { skip }, async t => {
+    const fd = openSync('/dev/full', 'w')
+    t.after(() => closeSync(fd))
+    const writer = new BlockWriter(fd, () => {})
+    await writer.add(Buffer.alloc(WRITE_BLOCK_BYTES))
+    await writer.settle()
+    await setImmediate()
+    await assert.rejects(writer.finish(), { code: 'disk_full' })
+  })
+
+  it('throws disk_full while it gets more bytes', { skip }, async t => {
+    const fd = openSync('/dev/full', 'w')
+    t.after(() => closeSync(fd))
+    const writer = new BlockWriter(fd, () => {})
+    await assert.rejects(writer.add(Buffer.alloc(4 * WRITE_BLOCK_BYTES)), { code: 'disk_full' })
+    await writer.settle()
+  })
+})
+
+const BODY_BYTES = 128 * MEBIBYTE
+
+/** A server in a separate process, whose memory does not count. */
+const SERVER = `
+  const { createServer } = require('node:http')
+  const piece = Buffer.alloc(${MEBIBYTE})
+  createServer((_, response) => {
+    let left = ${BODY_BYTES / MEBIBYTE}
+    const send = () => left-- > 0 ? response.write(piece, send) : response.end()
+    send()
+  }).listen(0, '127.0.0.1', function () { console.log(this.address().port) })
+`
+
+async function startServer(t: TestContext): Promise<string> {
+  const server = spawn(process.execPath, ['-e', SERVER], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.after(() => server.kill())
+  const [port] = await once(server.stdout, 'data')
+  return `http://127.0.0.1:${Number(port)}/`
+}
+
+/**
+ * Measures in a separate process, because this process may still have the buffers of earlier tests, and collects
+ * garbage less often.
+ */
+async function bufferedBytes(url: string, path: string): Promise<number> {
+  const program = join(import.meta.dirname, 'buffered-bytes.ts')
+  const { stdout } = await promisify(execFile)(process.execPath, [program, url, path])
+  assert.equal(statSync(path).size, BODY_BYTES)
+  return Number(stdout)
+}
+
+describe('weighOnHeap', () => {
+  it('causes the used chunks of a download to be collected soon', async t => {
+    const url = await startServer(t)
+    const path = join(temporaryDirectory(t), 'artifact')
+    const found: number[] = []
+    // On a busy machine, the thread that frees the buffers may be late in one run.
+    for (let run = 0; run < 3; run++) found.push(await bufferedBytes(url, path))
+    const least = Math.min(...found)
+    assert.ok(least < 32 * MEBIBYTE, `at least ${least} bytes`)
   })
 })

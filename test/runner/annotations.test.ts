@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { SourceError } from '../../src/core/document/source-problem.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
+import { SourceError } from '../../src/core/yaml/problems.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
 import { Annotator } from '../../src/runner/annotations.ts'
 import { NO_SECRETS, reportOf } from '../install/prepared-host.ts'

@@ -1,5 +1,5 @@
 import { FLOWS } from '../../src/actions/flows.ts'
-import { ActionStep } from '../../src/runner/action-step.ts'
+import { ActionStep } from '../../src/runner/step.ts'
 import { reportOf } from '../install/prepared-host.ts'
 
 // Runs a step whose deployment never ends. With the argument `begun`, the deployment has begun.

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import { selfTimes } from '../../bench/cpu-profile.ts'
-import { replaceSection } from '../../bench/document.ts'
-import { createRandom } from '../../bench/random.ts'
-import { fitExponent, median } from '../../bench/statistics.ts'
-import { syscallTimes } from '../../bench/syscalls.ts'
+import { fitExponent, median } from '../../bench/measure.ts'
+import { selfTimes, syscallTimes } from '../../bench/reports/profile.ts'
+import { replaceSection } from '../../bench/results.ts'
+import { createRandom } from '../../bench/source-tree.ts'
 
 describe('the median', () => {
   const CASES = [

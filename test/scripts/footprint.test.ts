@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { before, describe, it } from 'node:test'
-import { type Footprint, measureFootprint, readRecordedFootprint } from '../../bench/footprint.ts'
+import { type Footprint, measureFootprint, readRecordedFootprint } from '../../bench/measure.ts'
 
 const MAX_GROWTH = 1.25
 

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { crc32, deflateSync, inflateSync } from 'node:zlib'
 import { openBrowser, whyNoBrowser } from '../../local/browser.ts'
-import { logPage, summaryPage } from '../../scripts/pictures/page.ts'
+import { logPage, summaryPage } from '../../scripts/pictures/pages.ts'
 import { shrinkPng } from '../../scripts/pictures/small-png.ts'
-import { alert, details } from '../../src/core/markdown.ts'
+import { alert, details } from '../../src/core/text.ts'
 import { whyLeftToCi } from '../extent.ts'
 
 describe('a page of a summary', () => {

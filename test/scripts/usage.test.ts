@@ -3,7 +3,7 @@ import { execFile, execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import type { CommandGroup } from '../../hub/commands/command-group.ts'
+import type { CommandGroup } from '../../hub/commands/command.ts'
 import { HUB, runCommandLine } from '../../hub/commands/hub.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
 

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { ownCache } from './own-cache.ts'
+import { ownCache } from '../folders.ts'
 
 /** A bundle with one action, which calls `onInstalled` after TIME microseconds of processor time. */
 const BUNDLE = `(function (module) {

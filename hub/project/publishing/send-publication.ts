@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { HubError } from '../../errors.ts'
-import { isLoopbackHost } from '../../http/loopback.ts'
+import { isLoopbackHost } from '../../http/connections.ts'
 import type { SealedRelease } from '../publish.ts'
 
 /** A running hub, and a dev key that can publish there. */

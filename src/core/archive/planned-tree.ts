@@ -1,11 +1,8 @@
 import { randomInt } from 'node:crypto'
-import { type HashKey, halfSipHash } from '../columns/half-sip-hash.ts'
-import { HashIndex } from '../columns/hash-index.ts'
-import { NumberColumn } from '../columns/number-column.ts'
-import { PackedTexts } from '../columns/packed-texts.ts'
+import { HashIndex, type HashKey, halfSipHash, NumberColumn, PackedTexts } from '../columns.ts'
+import { ArchiveError } from '../errors.ts'
+import { cleanForeignText } from '../text.ts'
 import { comparePaths } from '../trust/tree-digest.ts'
-import { type ExtractableType, unsafeEntry } from './archive-entry.ts'
-import { comparisonKey } from './platform-names.ts'
 
 /** The number of a node in its tree. */
 export type TreeNode = number
@@ -215,4 +212,174 @@ export class PlannedTree {
   #keyOf(name: string): string {
     return comparisonKey(name, this.#platform)
   }
+}
+
+/** A file that an extraction creates. */
+export interface PlannedFile {
+  /**
+   * Like all paths of a plan: relative, with `/` between components, and without a top-level directory that is left
+   * out.
+   */
+  readonly path: string
+  readonly mode: 0o644 | 0o755
+  /** Bytes. */
+  readonly size: number
+  /** The number of the entry that lists the file. */
+  readonly entry: number
+  /** The file's number in the order of the tree digest. */
+  readonly place: number
+}
+
+/** The source of a plan's files, in the order of the tree digest. */
+interface PlannedSource {
+  readonly length: number
+  at(place: number): PlannedFile
+  entryAt(place: number): number
+  sizeAt(place: number): number
+}
+
+/**
+ * The files of a plan, or some of them. A file is an object only while it is used, because an archive may have many
+ * files.
+ */
+export class PlannedFiles implements Iterable<PlannedFile> {
+  readonly #source: PlannedSource
+  readonly #places: Uint32Array<ArrayBuffer>
+
+  constructor(source: PlannedSource, places = Uint32Array.from({ length: source.length }, (_, place) => place)) {
+    this.#source = source
+    this.#places = places
+  }
+
+  get length(): number {
+    return this.#places.length
+  }
+
+  /** Returns the files that pass the test. */
+  filter(test: (file: PlannedFile) => boolean): PlannedFiles {
+    return this.#of(this.#places.filter(place => test(this.#source.at(place))))
+  }
+
+  /** Returns the files whose entries pass the test. */
+  filterByEntry(test: (entry: number) => boolean): PlannedFiles {
+    return this.#of(this.#places.filter(place => test(this.#source.entryAt(place))))
+  }
+
+  /** Returns the same files, ordered by the numbers that `numberOf` returns for their entries, smallest first. */
+  sortedBy(numberOf: (entry: number) => number): PlannedFiles {
+    const numberAt = (place: number): number => numberOf(this.#source.entryAt(place))
+    return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)))
+  }
+
+  /** Returns the files from position `start` up to, but not including, position `end`. */
+  slice(start: number, end: number): PlannedFiles {
+    return this.#of(this.#places.subarray(start, end))
+  }
+
+  /** Yields the number of each file's entry. */
+  *entries(): Generator<number, undefined> {
+    for (const place of this.#places) yield this.#source.entryAt(place)
+  }
+
+  /** Yields the size of each file in bytes. */
+  *sizes(): Generator<number, undefined> {
+    for (const place of this.#places) yield this.#source.sizeAt(place)
+  }
+
+  *[Symbol.iterator](): Generator<PlannedFile, undefined> {
+    for (const place of this.#places) yield this.#source.at(place)
+  }
+
+  #of(places: Uint32Array<ArrayBuffer>): PlannedFiles {
+    return new PlannedFiles(this.#source, places)
+  }
+}
+
+const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$) *(?:\.|$)/i
+const WINDOWS_FORBIDDEN = /[<>:"|?*]/
+const WINDOWS_DROPPED_END = /[. ]$/
+const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu
+const NON_ASCII = /[^\p{ASCII}]/u
+
+/** Returns why the platform would not keep a path component as it is written; undefined if it would. */
+export function platformNameProblem(component: string, platform: NodeJS.Platform): string | undefined {
+  if (platform === 'win32') return windowsProblem(component)
+  if (platform === 'darwin') return macosProblem(component)
+  return undefined
+}
+
+/**
+ * Returns a key that two paths share if they may be the same file on the platform. Keys are in Unicode's NFC. On
+ * Windows and macOS, they ignore case. On macOS, they also ignore the characters that macOS ignores. The slashes stay,
+ * so that the key of a path begins with the keys of its parents.
+ */
+export function comparisonKey(path: string, platform: NodeJS.Platform): string {
+  const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path
+  if (platform === 'win32') return foldCase(composed)
+  if (platform === 'darwin') return foldCase(composed.replace(MACOS_IGNORED, ''))
+  return composed
+}
+
+function windowsProblem(component: string): string | undefined {
+  if (WINDOWS_DEVICE.test(component)) return 'has a name that Windows reserves for a device'
+  if (WINDOWS_FORBIDDEN.test(component)) return 'has a character in its name that Windows does not allow'
+  if (WINDOWS_DROPPED_END.test(component)) return 'has a name ending in a dot or space, which Windows drops'
+  return undefined
+}
+
+function macosProblem(component: string): string | undefined {
+  if (component.includes(':')) return 'has a colon in its name, which macOS reads as a slash'
+  if (component.toLowerCase() === '..namedfork') return 'has a name that macOS reserves for resource forks'
+  return undefined
+}
+
+/**
+ * Converts to upper case first, which also unites names that differ only in lower case (`ß` and `ss`, the two
+ * lower-case sigmas).
+ */
+function foldCase(text: string): string {
+  return text.toUpperCase().toLowerCase().normalize('NFC')
+}
+
+export type ExtractableType = 'file' | 'directory' | 'symlink'
+
+type RefusedType = 'hard link' | 'character device' | 'block device' | 'fifo' | 'socket' | 'unknown type'
+
+/** One entry of an archive's listing. Untrusted: only its encoding has been checked. */
+export interface ArchiveEntry {
+  /** Decoded; a directory's name may end in one `/`. */
+  readonly name: string
+  readonly type: ExtractableType | RefusedType
+  /** The unpacked size in bytes. */
+  readonly size: number
+  /** The size in the archive in bytes; null if entries are not packed one by one, as in a tar or a git repository. */
+  readonly packedSize: number | null
+  /** The owner's x bit. */
+  readonly executable: boolean
+  /** The target of a symlink; null for any other entry, and for a symlink whose target has not been read yet. */
+  readonly target: string | null
+}
+
+/** Returns an ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
+export function unsafeEntry(name: string, problem: string): ArchiveError {
+  const remedy = 'the publisher must correct the entry and publish the artifact again'
+  return new ArchiveError('unsafe_archive', entrySentence(name, problem, remedy))
+}
+
+/** Returns an ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
+export function invalidEntry(name: string, problem: string, cause?: unknown): ArchiveError {
+  const options = cause === undefined ? {} : { cause }
+  return new ArchiveError('invalid_archive', entrySentence(name, problem, 'the publisher must pack it again'), options)
+}
+
+/** Returns an ArchiveError `invalid_archive` about the whole archive. */
+export function invalidArchive(problem: string): ArchiveError {
+  return new ArchiveError(
+    'invalid_archive',
+    `The archive is damaged or misleading (${problem}), so it was refused: the publisher must pack it again.`,
+  )
+}
+
+function entrySentence(name: string, problem: string, remedy: string): string {
+  return `The artifact's entry "${cleanForeignText(name, 200)}" ${problem}, so the artifact was refused: ${remedy}.`
 }

@@ -1,5 +1,5 @@
 import { ArchiveError } from '../errors.ts'
-import { invalidArchive } from './archive-entry.ts'
+import { invalidArchive } from './planned-tree.ts'
 
 /** A zstd frame with data, found by its own headers (RFC 8878, section 3.1) without decompressing anything. */
 export interface ZstdFrame {

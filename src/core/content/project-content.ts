@@ -1,7 +1,7 @@
-import { unsafeEntry } from '../archive/archive-entry.ts'
+import { unsafeEntry } from '../archive/planned-tree.ts'
 import { ArtifactError } from '../errors.ts'
-import { cleanForeignText } from '../foreign-text.ts'
-import { EXTENSIONS_DIRECTORY } from '../plugins-directory.ts'
+import { EXTENSIONS_DIRECTORY } from '../identifiers.ts'
+import { cleanForeignText } from '../text.ts'
 import { type DigestedFile, inTreeOrder, orderedTreeDigest } from '../trust/tree-digest.ts'
 import { invalidManifest, isSourced, type Manifest, type ManifestPart } from './manifest.ts'
 

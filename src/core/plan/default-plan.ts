@@ -1,7 +1,7 @@
 import type { Kind } from '../identifiers.ts'
 import type { HostConfig } from './host-config.ts'
 import { type Plan, parsePlan } from './plan.ts'
-import { MAX_HEALTHCHECK_SECONDS } from './plan-step.ts'
+import { MAX_HEALTHCHECK_SECONDS } from './step.ts'
 
 /** The plan for a plugin or service for which the operator has written no plan. */
 export interface DefaultPlan {

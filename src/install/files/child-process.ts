@@ -4,8 +4,10 @@ import { delimiter } from 'node:path'
 import type { Readable } from 'node:stream'
 import { setTimeout as startTimer } from 'node:timers'
 import { setTimeout } from 'node:timers/promises'
-import { CUT_MARK } from '../../core/foreign-text.ts'
-import { isSystemError } from './system-errors.ts'
+import { ArtifactError, DeploymentError } from '../../core/errors.ts'
+import { monotonicMs } from '../../core/log.ts'
+import { CUT_MARK } from '../../core/text.ts'
+import { isSystemError } from './errors.ts'
 
 export interface ChildRequest {
   /** The program and its arguments; no shell. */
@@ -75,12 +77,12 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
 }
 
 /** A program whose whole stdout is read as it arrives. */
-export interface ReadRequest extends ChildRequest {
+interface ReadRequest extends ChildRequest {
   /** A descriptor of this process that becomes the program's stdin; without it, stdin is /dev/null. */
   input?: number
 }
 
-export interface ReadEnd<Read> {
+interface ReadEnd<Read> {
   readonly end: ChildEnd
   /** The result of `consume`; undefined if the program did not start, or timed out before `consume` had a result. */
   readonly read: Read
@@ -233,4 +235,67 @@ function signalGroup(pid: number, signal: NodeJS.Signals): void {
   } catch {
     // The group has exited already, or runs as another user, for example with sudo.
   }
+}
+
+/**
+ * The runner sends SIGTERM 7.5 s after its SIGINT. The work after a cancel ends within 6 s, or is left to the post
+ * step.
+ */
+const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 }
+
+/** The limits for the work after a cancel. Without a cancel, none of these signals is ever aborted. */
+export interface Grace {
+  /** Aborted as soon as the run is cancelled: for work that can be done later. */
+  readonly cancelled: AbortSignal
+  /** For comparing restored files with their record. */
+  readonly comparing: AbortSignal
+  /** For restoring services. */
+  readonly restoring: AbortSignal
+  /** For the reports to the hub. */
+  readonly reporting: AbortSignal
+}
+
+export function startGrace(cancelled: AbortSignal, times: typeof MS_AFTER_CANCEL = MS_AFTER_CANCEL): Grace {
+  const late = new DeploymentError('cancelled', 'The run was cancelled, and no time was left for this work.')
+  const unanswered = new ArtifactError('timeout', 'The hub did not answer within the time that a cancelled run has.')
+  return {
+    cancelled,
+    comparing: abortLater(cancelled, times.comparing, late),
+    restoring: abortLater(cancelled, times.restoring, late),
+    reporting: abortLater(cancelled, times.reporting, unanswered),
+  }
+}
+
+/** Returns the limits of a run that nobody can cancel. */
+export function endlessGrace(): Grace {
+  return startGrace(new AbortController().signal)
+}
+
+function abortLater(cancelled: AbortSignal, ms: number, reason: Error): AbortSignal {
+  const controller = new AbortController()
+  // Not referenced: the timer must not keep alive a process that has ended its work.
+  const start = (): void => void startTimer(() => controller.abort(reason), ms).unref()
+  if (cancelled.aborted) start()
+  else cancelled.addEventListener('abort', start, { once: true })
+  return controller.signal
+}
+
+/** Time that only moves forward, even if somebody changes the host's clock. */
+export interface Clock {
+  /** Milliseconds since a fixed moment. */
+  now(): number
+  /** Waits for this many milliseconds; rejects with the signal's reason once the signal is aborted. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>
+}
+
+export const systemClock: Clock = {
+  now: monotonicMs,
+  async sleep(ms, signal) {
+    try {
+      await setTimeout(ms, undefined, signal === undefined ? {} : { signal })
+    } catch (error) {
+      signal?.throwIfAborted()
+      throw error
+    }
+  },
 }

@@ -1,13 +1,12 @@
 import { constants } from 'node:fs'
 import { join } from 'node:path'
-import { parseIntegrationYaml } from '../../core/content/integration-yaml.ts'
+import { parseIntegrationYaml } from '../../core/content/plugin-yaml.ts'
 import { errnoOf } from '../../core/errors.ts'
-import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
+import { DEFAULT_PLUGINS_DIRECTORY, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
-import { DEFAULT_PLUGINS_DIRECTORY } from '../../core/plugins-directory.ts'
-import { readSmallFileSync } from '../files/read-small-file.ts'
-import { readHostRecord, recordedDirectories } from './installed/host-record.ts'
+import { readSmallFileSync } from '../files/open.ts'
 import type { Layout } from './layout.ts'
+import { readHostRecord, recordedDirectories } from './record.ts'
 
 const INTEGRATION = 'integration.yaml'
 

@@ -1,19 +1,31 @@
 import { join } from 'node:path'
 import { parsePluginYaml } from '../../core/content/plugin-yaml.ts'
 import { DeploymentError } from '../../core/errors.ts'
-import { versionSchema } from '../../core/identifiers.ts'
-import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
+import { PLUGIN_YAML_LIMITS, versionSchema } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
-import type { InstalledState } from '../../core/trust/version-rules.ts'
-import { readSmallFileSync } from '../files/read-small-file.ts'
-import { pathExistsSync } from '../files/trees/tree-walk.ts'
-import type { Chooser } from './chooser.ts'
-import { findInstalled, readHostRecord } from './installed/host-record.ts'
-import { isFrom, snapshotsFrom } from './installed/origin.ts'
-import { placeOf } from './installed/row-place.ts'
-import type { InstalledRow, InstalledVersion, Origin, RemovedRow } from './installed/rows.ts'
-import { installPath, type Layout, type Place, placeAt, placePath, snapshotsPath, usualDirectory } from './layout.ts'
+import type { InstalledState } from '../../core/trust/versions.ts'
+import { readSmallFileSync } from '../files/open.ts'
+import { pathExistsSync } from '../files/walk.ts'
+import {
+  installPath,
+  type Layout,
+  type Place,
+  placeAt,
+  placeOf,
+  placePath,
+  snapshotsPath,
+  usualDirectory,
+} from './layout.ts'
 import { knownDirectories } from './plugins-directory.ts'
+import { findInstalled, readHostRecord } from './record.ts'
+import {
+  type InstalledRow,
+  type InstalledVersion,
+  isFrom,
+  type Origin,
+  type RemovedRow,
+  snapshotsFrom,
+} from './rows.ts'
 import { findRealDirectory } from './switchable.ts'
 
 /** The state of a part before a deployment changes anything. */
@@ -94,7 +106,7 @@ export function factsOfReplaced(
 }
 
 /** A deployment's claim to a place. */
-export interface Claim {
+interface Claim {
   readonly origin: Origin
   /** Whether the operator allows this deployment to replace parts that others installed. */
   readonly allowTakeover: boolean
@@ -178,4 +190,27 @@ function readForeignVersion(path: string): string | null {
   } catch {
     return null
   }
+}
+
+/**
+ * Who chose the directory or the id of a part. `operator` chose it for this run. `host` means the host's own file, our
+ * record or the default. `publisher` is the publisher of a project. `rollback` means that a version is restored with
+ * its former directory or id.
+ */
+export type Chooser = 'operator' | 'host' | 'publisher' | 'rollback'
+
+/** Advice for the reader of an error, as a clause: how to install a part in a different directory. */
+export const CHOOSE_ANOTHER: Readonly<Record<Chooser, string>> = {
+  operator: 'choose another plugins directory',
+  host: 'choose another plugins directory',
+  publisher: 'ask the publisher for another plugins_dirname',
+  rollback: 'roll back to another version',
+}
+
+/** Advice for the reader of an error, as a clause: how to leave a part in its current directory. */
+export const KEEP_PREVIOUS: Readonly<Record<Chooser, string>> = {
+  operator: 'keep the previous plugins directory',
+  host: 'keep the previous plugins directory',
+  publisher: 'ask the publisher to keep the previous plugins_dirname',
+  rollback: 'roll back to another version',
 }

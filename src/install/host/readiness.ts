@@ -1,16 +1,16 @@
-import { accessSync, constants, type Stats, statSync } from 'node:fs'
+import { randomBytes } from 'node:crypto'
+import { accessSync, constants, type Stats, statSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { asSentence } from '../../core/sentence.ts'
-import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable-files.ts'
+import { asSentence } from '../../core/text.ts'
+import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable.ts'
+import { toHostError } from '../files/errors.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { OWN_INODES, requireSpace } from '../files/space.ts'
-import { toHostError } from '../files/system-errors.ts'
-import { lstatIfPresentSync } from '../files/trees/tree-walk.ts'
-import { installPath, type Layout, type Place, snapshotsPath } from './layout.ts'
-import { requireOwnDirectory, requireOwnKinds } from './ownership/own-kinds.ts'
-import { type HostAccess, requireSafeHost } from './ownership/ownership.ts'
-import { keepReserve } from './reserve.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
+import { installPath, type Layout, type Place, reservePath, snapshotsPath } from './layout.ts'
+import { type HostAccess, requireOwnDirectory, requireOwnKinds, requireSafeHost } from './ownership.ts'
 import { nearestDirectory, requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
 
 /** Space for our own records. The space for the artifact is checked once its listing is known. */
@@ -98,7 +98,7 @@ export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
 }
 
 /** A directory of parts. */
-export type ShelfPlace = Pick<Place, 'shelf' | 'directory'>
+type ShelfPlace = Pick<Place, 'shelf' | 'directory'>
 
 /** Turns `step_failed` into `host_not_writable`, because no step has begun and the operator must correct the root. */
 function unusableRoot(error: DeployError): DeployError {
@@ -179,4 +179,25 @@ function statIfPresentSync(path: string): Stats | undefined {
     if (errnoOf(error) === 'ENOENT') return undefined
     throw error
   }
+}
+
+/** Enough for a lock, the records of a recovery and a report. */
+const RESERVE_BYTES = 64 * 1024
+
+/**
+ * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
+ */
+function keepReserve(layout: Layout): void {
+  if (pathExistsSync(reservePath(layout))) return
+  try {
+    // Random, because a file system could compress anything else to nothing.
+    writeFileSync(reservePath(layout), randomBytes(RESERVE_BYTES), { flag: 'wx', mode: 0o600 })
+  } catch {
+    tryUnlinkSync(reservePath(layout))
+  }
+}
+
+/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
+export function spendReserve(layout: Layout): boolean {
+  return tryUnlinkSync(reservePath(layout))
 }

@@ -1,9 +1,9 @@
 import { constants } from 'node:fs'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { cleanForeignText } from '../../core/foreign-text.ts'
-import { readSmallFileSync } from '../files/read-small-file.ts'
-import { toHostError } from '../files/system-errors.ts'
+import { cleanForeignText } from '../../core/text.ts'
+import { toHostError } from '../files/errors.ts'
+import { readSmallFileSync } from '../files/open.ts'
 
 /** Far more than years of deployments write. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024

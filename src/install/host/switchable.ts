@@ -1,12 +1,12 @@
 import { accessSync, constants, mkdirSync, readdirSync, realpathSync, renameSync, statfsSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { listFirst } from '../../core/quantities.ts'
-import { mountPointsIn } from '../files/mounts.ts'
-import { withDirectorySync } from '../files/open-directory.ts'
-import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/trees/tree-walk.ts'
-import { type HostTree, presentPaths } from './keep-paths.ts'
+import { listFirst } from '../../core/text.ts'
+import { withDirectorySync } from '../files/open.ts'
+import { mountPointsIn } from '../files/space.ts'
+import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, renameProbePath } from './layout.ts'
+import { type HostTree, presentPaths } from './snapshots.ts'
 
 /**
  * A directory of this name is always in the target of the renames that must fail, so that the target is never empty.

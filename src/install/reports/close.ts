@@ -1,9 +1,9 @@
 import { toDeployError } from '../../core/errors.ts'
-import { listAll } from '../../core/quantities.ts'
-import { isSystemError, toHostError } from '../files/system-errors.ts'
-import { pathExistsSync } from '../files/trees/tree-walk.ts'
+import { listAll } from '../../core/text.ts'
+import { isSystemError, toHostError } from '../files/errors.ts'
+import { pathExistsSync } from '../files/walk.ts'
 import type { Layout } from '../host/layout.ts'
-import type { DeploymentEnd } from '../transaction/end.ts'
+import type { DeploymentEnd } from '../journal/facts.ts'
 import type { DeploymentRecord, PlannedStep } from '../transaction/record.ts'
 import { appendAudit } from './audit.ts'
 import type { Host } from './host.ts'
@@ -12,15 +12,15 @@ import {
   findAccepted,
   type LocalReport,
   notSent,
+  pruneReports,
   type Reported,
   redactReport,
   rewriteLocalReport,
+  runningAfter,
   writeLocalReport,
 } from './local-report.ts'
-import { pruneReports } from './prune-reports.ts'
-import { type Delivery, type ReportSender, refusalVerb, type Undelivered } from './report-sender.ts'
-import { runningAfter } from './running-version.ts'
-import { type AddressedReport, keepInOutbox, removeFromOutbox } from './waiting-reports.ts'
+import { type AddressedReport, keepInOutbox, removeFromOutbox } from './outbox.ts'
+import { type Delivery, type ReportSender, refusalVerb, type Undelivered } from './sender.ts'
 
 /** A deployment that is over and not reported yet. */
 export interface Conclusion {

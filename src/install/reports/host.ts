@@ -1,13 +1,13 @@
-import type { SourceFile } from '../../core/document/source-file.ts'
 import type { Log } from '../../core/log.ts'
 import { type HostConfig, parseHostConfig } from '../../core/plan/host-config.ts'
 import type { Transitions } from '../../core/state-machine.ts'
-import type { Grace } from '../files/grace.ts'
-import type { HostAccess } from '../host/ownership/ownership.ts'
-import type { SecretKeeper } from '../transaction/context.ts'
-import type { FlowName } from '../transaction/facts.ts'
+import type { SourceFile } from '../../core/yaml/problems.ts'
+import type { Grace } from '../files/child-process.ts'
+import type { HostAccess } from '../host/ownership.ts'
+import type { FlowName } from '../journal/facts.ts'
+import type { SecretKeeper } from '../transaction/record.ts'
 import type { FilesRestored } from '../transaction/rollback.ts'
-import type { ReportSender } from './report-sender.ts'
+import type { ReportSender } from './sender.ts'
 
 /** The state table of each flow. */
 export type Flows = Readonly<Record<FlowName, Transitions<string>>>

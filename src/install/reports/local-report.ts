@@ -1,14 +1,28 @@
-import { join } from 'node:path'
+import { readdirSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
-import { reportStatusOf } from '../../core/outcome.ts'
-import { createFile, replaceFile } from '../files/durable-files.ts'
-import type { Layout } from '../host/layout.ts'
+import { type Outcome, reportStatusOf } from '../../core/state-machine.ts'
+import { asSentence } from '../../core/text.ts'
+import { createFile, replaceFile } from '../files/durable.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { pathExistsSync } from '../files/walk.ts'
+import { installPath, type Layout, placeOf } from '../host/layout.ts'
+import { readInstalled } from '../host/record.ts'
+import type { InstalledRow } from '../host/rows.ts'
 import { readStateFileSync } from '../host/state-file.ts'
-import type { Redaction } from '../transaction/context.ts'
-import { type DeploymentEnd, deploymentEndSchema } from '../transaction/end.ts'
-import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../transaction/facts.ts'
-import { redactTexts } from '../transaction/journal/redaction.ts'
-import type { DeploymentRecord } from '../transaction/record.ts'
+import {
+  type DeploymentEnd,
+  type DeploymentFacts,
+  deploymentEndSchema,
+  deploymentFactsSchema,
+  nameRun,
+  stateEntrySchema,
+  stepEntrySchema,
+} from '../journal/facts.ts'
+import { redactTexts } from '../journal/journal.ts'
+import { readJournal } from '../journal/read.ts'
+import { findCommit, type JournalRecord, pendingChanges } from '../journal/records.ts'
+import type { DeploymentRecord, Redaction } from '../transaction/record.ts'
 
 const reportedSchema = z.lazy(() =>
   z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),
@@ -41,7 +55,7 @@ export function notSent(reason: string | null): Reported {
 }
 
 /** The fields of a report that depend on neither the run nor its end. */
-export type Circumstances = Pick<LocalReport, 'reported' | 'running_version'>
+type Circumstances = Pick<LocalReport, 'reported' | 'running_version'>
 
 export function buildLocalReport(
   record: DeploymentRecord,
@@ -179,7 +193,7 @@ export interface FoundReport {
 }
 
 /** Returns the report at a path, or undefined if no valid report of this deployment is there. Never throws. */
-export function readReportOf(path: string, deploymentId: string): LocalReport | undefined {
+function readReportOf(path: string, deploymentId: string): LocalReport | undefined {
   try {
     const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''))
     return report.deployment_id === deploymentId ? report : undefined
@@ -213,4 +227,193 @@ export async function rewriteLocalReport(
 
 function textOf(report: LocalReport, secrets: Redaction): string {
   return `${JSON.stringify(redactReport(contractOf(report), secrets), null, 2)}\n`
+}
+
+/**
+ * Returns the version of this plugin, service or project that the host runs after a deployment with this outcome; null
+ * if nothing is installed, or if the host may have neither version intact. Never throws.
+ */
+export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Outcome): string | null {
+  if (outcome === 'inconsistent') return null
+  return outcome === 'success' ? facts.version : readRunningVersion(layout, facts)
+}
+
+/**
+ * Returns the version that the host runs: the one that a run has committed but not recorded yet, else the one in the
+ * host's record, else the one that this deployment found installed. Returns null while another run may be changing the
+ * version, or if the version's directories are gone or cannot be examined. Never throws.
+ */
+export function readRunningVersion(layout: Layout, facts: DeploymentFacts): string | null {
+  const journal = orNone(() => readJournal(layout.journal) ?? [])
+  const committed = findCommit(journal)?.rows
+  if (committed === undefined && isChanging(journal, facts)) return null
+  const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts))
+  if (own.length === 0) return facts.previous_version
+  const present = own.filter(row => isThere(installPath(layout, placeOf(row))))
+  return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null
+}
+
+/**
+ * True if a run that has the host, or was killed while it had the host, has announced changes of this origin and has
+ * not undone them.
+ */
+function isChanging(journal: readonly JournalRecord[], { contract, slug }: DeploymentFacts): boolean {
+  const [begin] = journal
+  const isOfThis = begin?.record === 'begin' && begin.facts.contract === contract && begin.facts.slug === slug
+  return isOfThis && pendingChanges(journal).length > 0
+}
+
+/** Returns the project version of the part that was installed last. */
+export function newestProjectVersion(rows: readonly InstalledRow[]): string | null {
+  const newest = rows.toSorted((a, b) => timeOf(a) - timeOf(b)).at(-1)
+  return newest?.project_version ?? null
+}
+
+/** A part that was installed at an unknown time counts as the oldest. */
+function timeOf({ installed_at: at }: InstalledRow): number {
+  return at === null ? 0 : Date.parse(at)
+}
+
+function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): boolean {
+  return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind)
+}
+
+/** False if the path cannot be examined. */
+function isThere(path: string): boolean {
+  try {
+    return pathExistsSync(path)
+  } catch {
+    return false
+  }
+}
+
+/** Ignores a record that cannot be read: the code that needs the record reports the error. */
+function orNone<T>(read: () => readonly T[]): readonly T[] {
+  try {
+    return read()
+  } catch {
+    return []
+  }
+}
+
+/**
+ * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
+ * question began recently, so its report is among the newest, even if the clock of another run was ahead.
+ */
+const MAX_READ = 200
+
+/** Returns the local report of the deployment with this id, if it is among the newest 200 reports. Never throws. */
+export function findEndedReport({ reports }: Layout, deploymentId: string): FoundReport | undefined {
+  const newest = reportNames(reports).toSorted().reverse().slice(0, MAX_READ)
+  for (const name of newest) {
+    const path = join(reports, name)
+    const report = readReportOf(path, deploymentId)
+    if (report !== undefined) return { path, report }
+  }
+  return undefined
+}
+
+function reportNames(folder: string): string[] {
+  try {
+    return readdirSync(folder).filter(name => name.endsWith('.json'))
+  } catch {
+    return []
+  }
+}
+
+/** Describes in one sentence how an interrupted deployment ended, and, if known, which version the host runs now. */
+export function describeRecovered(report: LocalReport): string {
+  return `The interrupted ${nameRun(report)} was recovered: ${describeEnd(report)}.`
+}
+
+/** Describes in a clause how a deployment ended. */
+export function describeEnd({ outcome, running_version: running }: LocalReport): string {
+  return ENDS[outcome](running)
+}
+
+const ENDS: Record<Outcome, (running: string | null) => string> = {
+  success: running => `it had been completed, and ${runs(running)}`,
+  failed: running => `it had changed no file, and ${runs(running, ' still')}`,
+  rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
+  interrupted: () => 'how it ended is not known, so check this host',
+  inconsistent: () => 'not all files could be restored, so check this host',
+}
+
+function runs(version: string | null, still = ''): string {
+  return version === null ? 'no version is known to run' : `${version}${still} runs`
+}
+
+/**
+ * Returns a warning for the operator if the version that a rollback restored is not healthy, or if a service could not
+ * be restored. Otherwise returns undefined.
+ */
+export function restoredUnhealthy(report: LocalReport): string | undefined {
+  if (report.rollback?.healthy !== false) return undefined
+  const problems = rollbackProblems(report).join(' ')
+  const { slug, previous_version: version, host_id: host } = report
+  if (version === null && report.unrecorded !== true)
+    return `A deployment of ${slug} was rolled back, but a service on ${host} is not as it was before: repair that service. ${problems}`
+  const restored = version === null ? 'the previous version' : version
+  return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or correct its health check. ${problems}`
+}
+
+/**
+ * Describes the problems of a rollback, one sentence each, for a reader who has just read the cause. If a restart fails
+ * for the old version as it did for the new one, does not repeat that sentence. An unhealthy old version always gets
+ * its own sentence.
+ */
+export function rollbackProblems({ rollback, error }: Pick<LocalReport, 'rollback' | 'error'>): string[] {
+  const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error)
+  return (rollback?.problems ?? []).map(problem =>
+    problem === cause ? 'The same happened again.' : asSentence(problem),
+  )
+}
+
+/** Returns the message without the id of the failed step. */
+export function withoutStep({ message, step }: NonNullable<LocalReport['error']>): string {
+  return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message
+}
+
+const NAME =
+  /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/
+
+/**
+ * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
+ * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
+ * clock was set back, or a file whose name does not look like a report's. Never throws.
+ */
+export function pruneReports(report: string, slug: string | null, keep: number): void {
+  const [folder, newest] = [dirname(report), basename(report)]
+  const isOfThis = slug === null ? isNamelessIn(folder) : (name: string) => slugOf(name) === slug
+  const others = namesIn(folder).filter(name => name !== newest && isOfThis(name))
+  const excess = others.length + 1 - Math.max(keep, 1)
+  if (excess <= 0) return
+  for (const name of others.toSorted().slice(0, excess)) tryUnlinkSync(join(folder, name))
+}
+
+function slugOf(name: string): string | undefined {
+  return NAME.exec(name)?.[1]
+}
+
+/**
+ * Reads the reports, because the name of a report without a slug contains the deployment's id, which looks like a slug.
+ */
+function isNamelessIn(folder: string): (name: string) => boolean {
+  return name => slugOf(name) !== undefined && readSlug(join(folder, name)) === null
+}
+
+function readSlug(path: string): unknown {
+  try {
+    return (JSON.parse(readStateFileSync(path) ?? '') as { slug?: unknown }).slug
+  } catch {
+    return undefined
+  }
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
 }

@@ -1,23 +1,41 @@
 import { basename } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
-import { isMarkerStep, placeOfInstall, placeOfSettings } from '../../core/plan/plan-binding.ts'
-import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { listFirst } from '../../core/quantities.ts'
-import { inPast, type ServiceAction } from '../services/commands.ts'
-import { describeService, shortName } from '../services/service.ts'
-import { readServiceState } from '../services/supervise.ts'
-import { isPending, noteRestorations } from '../transaction/pending-services.ts'
-import { runHostCommand } from './host-command.ts'
-import { keepPart } from './keep-part.ts'
-import { findPart, type Part } from './parts/part.ts'
-import { requireConfig, requireEntry, servicesOf } from './services-of.ts'
-import { writeEnv } from './settings/write-env.ts'
-import type { StepContext } from './step-context.ts'
-import type { StepEnd } from './step-entry.ts'
-import { prepareParts } from './switch/prepare-parts.ts'
-import { switchParts } from './switch/switch-parts.ts'
-import { keepReplaced, takeSnapshot } from './switch/take-snapshot.ts'
-import { verifyHealth } from './verify-health.ts'
+import { monotonicMs } from '../../core/log.ts'
+import { isMarkerStep, placeOfInstall, placeOfSettings } from '../../core/plan/binding.ts'
+import type { HostCommand } from '../../core/plan/host-config.ts'
+import type { PlanStep } from '../../core/plan/step.ts'
+import { listFirst } from '../../core/text.ts'
+import { allowedEnvironment, runChild } from '../files/child-process.ts'
+import { placeName, placePath } from '../host/layout.ts'
+import type { DeploymentFacts } from '../journal/facts.ts'
+import { checkHealth, examinedBy, healthchecksOf } from '../services/health.ts'
+import {
+  changedVariable,
+  describeEnd,
+  describeService,
+  inPast,
+  readServiceState,
+  type ServiceAction,
+  shortName,
+} from '../services/supervise.ts'
+import type { Deployment } from '../transaction/record.ts'
+import { isPending, noteRestorations } from '../transaction/rollback.ts'
+import { addedInWords } from '../trees/drift.ts'
+import {
+  findPart,
+  type InstallOrder,
+  type IntactPart,
+  type Part,
+  requireConfig,
+  requireEntry,
+  type StepContext,
+  type StepEnd,
+  type StepResult,
+  servicesOf,
+} from './context.ts'
+import { writeEnv } from './settings.ts'
+import { keepReplaced, takeSnapshot } from './snapshot.ts'
+import { prepareParts, switchParts } from './switch.ts'
 
 /** A project may have many services. */
 const MAX_LISTED = 5
@@ -144,4 +162,99 @@ function requirePart({ order }: StepContext, name: string): Part {
   if (part === undefined)
     throw new DeploymentError('step_failed', `This deployment contains no ${name}: correct the plan.`)
   return part
+}
+
+export interface HostCommandRequest {
+  /** The command's key in the host config: `provision.greeter`. */
+  name: string
+  command: HostCommand
+  /** Appended to the command's own arguments. */
+  args: readonly string[]
+  /** Whether the deployment has so far changed anything that the host runs. */
+  changed: boolean
+  /** Variables for this command only, in addition to those for the deployment's facts. */
+  variables: Readonly<Record<string, string>>
+}
+
+/**
+ * Runs a command from the host config with an allow-listed environment, in its own process group and without input.
+ * Logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with how the command ended
+ * and the beginning of its output. Also throws the signal's reason.
+ */
+export async function runHostCommand({ tools, record }: Deployment, request: HostCommandRequest): Promise<void> {
+  const { command, env, timeoutSeconds } = request.command
+  const [program, ...args] = command
+  const started = monotonicMs()
+  const end = await runChild({
+    command: [program, ...args, ...request.args],
+    env: allowedEnvironment({
+      ...factVariables(record.facts),
+      ...changedVariable(request),
+      ...env,
+      ...request.variables,
+    }),
+    timeoutMs: timeoutSeconds * 1000,
+    signal: tools.signal,
+  })
+  if (end.kind === 'exited' && end.code === 0) {
+    const took = Math.round(monotonicMs() - started)
+    return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`)
+  }
+  const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
+  throw new DeploymentError(
+    code,
+    `${request.name} of the host config failed: ${program} ${describeEnd(end)} (timeout ${timeoutSeconds} s).`,
+  )
+}
+
+function factVariables(facts: DeploymentFacts): Record<string, string> {
+  return {
+    DEPLOYMENT_ID: facts.deployment_id,
+    DEPLOYMENT_KIND: facts.kind ?? '',
+    DEPLOYMENT_SLUG: facts.slug ?? '',
+    DEPLOYMENT_VERSION: facts.version ?? '',
+    DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
+    DEPLOYMENT_HOST_ID: facts.host_id,
+  }
+}
+
+/** Keeps an intact part in its place. */
+export async function keepPart({ deployment, results }: StepContext, part: IntactPart): Promise<StepResult> {
+  results.set(placeName(part), { tree: part.intact })
+  const { added = [], uncounted } = (await deployment.drift.of(part)) ?? {}
+  const more = added.length === 0 ? '' : `; ${addedInWords(added.length, uncounted)}`
+  return {
+    status: 'unchanged',
+    did: 'unchanged',
+    story: `${placePath(part)} is already ${part.version} with these files${more}`,
+  }
+}
+
+export type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
+
+/** The parts that run on a host, and the means to check their health. */
+export interface HealthSubject extends Pick<InstallOrder, 'hostConfig'>, Pick<Deployment, 'tools'> {
+  readonly parts: readonly { readonly id: string; readonly version: string }[]
+  /** Whether the deployment has changed anything that the host runs. */
+  readonly changed: boolean
+}
+
+/**
+ * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` if there is no host config. Also
+ * throws the signal's reason.
+ */
+export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep): Promise<StepResult> {
+  const { parts, changed, tools } = subject
+  const { log, signal } = tools
+  const ids = parts.map(part => part.id)
+  const found: string[] = []
+  const config = requireConfig(subject)
+  for (const healthcheck of healthchecksOf(step, config, ids)) {
+    const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
+    const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal })
+    log.info(`${healthcheck.id} is healthy: ${evidence}`)
+    found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`)
+  }
+  const did = listFirst(found, MAX_LISTED) || 'nothing to check'
+  return { status: 'done', did, checked: examinedBy(step, config, ids) }
 }

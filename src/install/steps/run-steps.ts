@@ -1,17 +1,22 @@
-import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { healthchecksOf, type RestoredCheck } from '../services/healthchecks.ts'
-import { announceSkipped } from './idle-steps.ts'
-import { warnOfDrift } from './parts/report-drift.ts'
+import { monotonicMs } from '../../core/log.ts'
+import type { PlanStep } from '../../core/plan/step.ts'
+import { listFirst } from '../../core/text.ts'
+import { healthchecksOf, type RestoredCheck } from '../services/health.ts'
+import type { DeploymentRecord, PlannedStep } from '../transaction/record.ts'
+import {
+  divideIntoRuns,
+  entryOf,
+  type InstallOrder,
+  notRun,
+  type Step,
+  type StepContext,
+  type StepEnd,
+  type StepRun,
+} from './context.ts'
+import { warnOfDrift } from './drift.ts'
+import { announceSkipped, warnOfMissingEnv } from './idle.ts'
 import { performStep } from './perform-step.ts'
-import { warnOfMissingEnv } from './settings/settings-notices.ts'
-import type { InstallOrder, StepContext } from './step-context.ts'
-import type { StepEnd } from './step-entry.ts'
-import { StepLedger } from './step-ledger.ts'
-import { divideIntoRuns, type Step, type StepRun } from './step-runs.ts'
-import type { SwitchedPart } from './switch/planned-switch.ts'
-import { type PreparedPart, prepareParts } from './switch/prepare-parts.ts'
-import { goneAlready } from './switch/remove-part.ts'
-import { switchParts } from './switch/switch-parts.ts'
+import { goneAlready, type PreparedPart, prepareParts, type SwitchedPart, switchParts } from './switch.ts'
 
 /**
  * Prepares all staged parts, removes the parts that the new version does not contain, and then runs the plan's steps in
@@ -109,4 +114,68 @@ function restoredChecks({ steps, parts, hostConfig, skipped }: InstallOrder): Re
         : [],
     )
     .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }))
+}
+
+/** Records each step of a deployment once, in order: how the step ended, or that the step was not run. */
+export class StepLedger {
+  readonly #record: DeploymentRecord
+  readonly #left: Step[]
+  #reached: Step | undefined
+  /** Each step's share of the work that was done for several steps at once, in milliseconds. */
+  readonly #shares = new Map<Step, number>()
+  readonly #now: () => number
+  /** The start of the time that counts for the next step, in milliseconds. */
+  #since: number
+
+  constructor(record: DeploymentRecord, steps: readonly Step[], now = monotonicMs) {
+    this.#record = record
+    this.#now = now
+    this.#since = now()
+    this.#left = [...steps]
+    this.#reached = steps[0]
+  }
+
+  /** Sets the step that counts as failed if anything fails now. */
+  reach(step: Step | undefined): void {
+    this.#reached = step ?? this.#reached
+  }
+
+  /**
+   * Divides the time since the last call to `share` or `end`, or since the start, equally among these steps. Drops that
+   * time if there are no steps.
+   */
+  share(steps: readonly Step[]): void {
+    const each = (this.#now() - this.#since) / steps.length
+    for (const step of steps) this.#shares.set(step, (this.#shares.get(step) ?? 0) + each)
+    this.#since = this.#now()
+  }
+
+  /** Records how the next step has ended. */
+  async end(step: Step, end: StepEnd): Promise<void> {
+    this.#left.shift()
+    const entry = entryOf(step, end, this.#timeOf(step))
+    this.#since = this.#now()
+    await this.#record.addStep(entry)
+  }
+
+  /** Records that the step set by `reach` has failed, and that the other remaining steps were not run. */
+  async fail(error: unknown): Promise<void> {
+    const failed = error instanceof Error ? error.message : String(error)
+    for (const step of this.#left) {
+      const isFailed = step === this.#reached
+      await this.#record.addStep(isFailed ? entryOf(step, { failed }, this.#timeOf(step)) : notRun(step))
+    }
+  }
+
+  #timeOf(step: Step): number {
+    return (this.#shares.get(step) ?? 0) + this.#now() - this.#since
+  }
+}
+
+const MAX_LISTED = 20
+
+/** Lists the steps of a plan in their order, in one line. */
+export function describeSequence(steps: readonly PlannedStep[]): string {
+  const named = steps.map(({ id, action }) => `${id} (${action})`)
+  return listFirst(named, MAX_LISTED, ' → ')
 }

@@ -1,8 +1,12 @@
+import type { Log } from '../../core/log.ts'
+import type { Settings } from '../../core/plan/settings.ts'
 import type { StateChange } from '../../core/state-machine.ts'
-import type { DeploymentFacts, StepEntry } from './facts.ts'
-import { type Journal, startJournal } from './journal/journal.ts'
-import type { JournalRecord } from './journal/journal-record.ts'
-import type { Redact } from './journal/redaction.ts'
+import type { SourceFile } from '../../core/yaml/problems.ts'
+import type { Layout } from '../host/layout.ts'
+import type { DeploymentFacts, StepEntry, WorkflowRun } from '../journal/facts.ts'
+import { type Journal, type Redact, startJournal } from '../journal/journal.ts'
+import type { JournalRecord } from '../journal/records.ts'
+import type { DriftCheck } from '../trees/drift.ts'
 
 /** One step of a plan, as the log and the summary show it. */
 export interface PlannedStep extends Readonly<Pick<StepEntry, 'id' | 'action'>> {
@@ -11,13 +15,13 @@ export interface PlannedStep extends Readonly<Pick<StepEntry, 'id' | 'action'>> 
 }
 
 /** The path of a journal, and the redaction of its texts. */
-export interface JournalPlace {
+interface JournalPlace {
   readonly path: string
   readonly redact: Redact
 }
 
 /** Further contents of a journal's first record. */
-export interface JournalExtra {
+interface JournalExtra {
   readonly reportAddress: string | null
   readonly keepPaths: readonly string[]
 }
@@ -103,4 +107,71 @@ function definedOnly(
   facts: { [K in keyof DeploymentFacts]?: DeploymentFacts[K] | undefined },
 ): Partial<DeploymentFacts> {
   return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined))
+}
+
+/** The operator's request to a host, whatever the contract. */
+export interface HostRequest {
+  projectRoot: string
+  /** Whether to accept a project root that other users own or can write to. */
+  allowSharedRoot: boolean
+  hostId: string
+  /** Undefined if the operator names none. */
+  hostConfig: SourceFile | undefined
+  keepSnapshots: number
+  keepReports: number
+  lockTimeoutMs: number
+  keepPaths: readonly string[]
+  /** Whether the run may replace parts that another plugin, service or project installed. */
+  allowTakeover: boolean
+  /** Whether all steps run even if nothing changes for them. */
+  redeploy: boolean
+  /** Values for the settings files that `write_env` creates. */
+  settings: Settings
+}
+
+/** Keeps secrets out of the texts that a run writes. */
+export interface SecretKeeper {
+  /** Returns the text with every known secret replaced by `***`. */
+  redact(text: string): string
+  /** Masks a secret that the run has just learned from a hub. */
+  hide(secret: string): void
+  /**
+   * Keeps every text in these facts readable: a hub's secret or a setting's value that is part of such a text is not
+   * redacted anywhere. The secrets among the inputs are redacted even then.
+   */
+  know(facts: unknown): void
+}
+
+/** Redacts the texts that a run writes. */
+export type Redaction = Pick<SecretKeeper, 'redact'>
+
+/** The facts that the runner gave the deployment's process. */
+export interface RunnerFacts {
+  readonly workflow: WorkflowRun
+  /** The folder for private files of one run. */
+  readonly temporaryFolder: string
+}
+
+/** The tools that a deployment works with. */
+export interface Tools {
+  readonly log: Log
+  /** Aborted when the run is cancelled. */
+  readonly signal: AbortSignal
+  readonly now: () => Date
+  readonly secrets: SecretKeeper
+  readonly runner: RunnerFacts
+  /** A UUID. */
+  readonly deploymentId: string
+}
+
+/** One deployment: its request, its tools, its host, and the facts known so far. */
+export interface Deployment {
+  readonly request: HostRequest
+  readonly tools: Tools
+  readonly layout: Layout
+  readonly record: DeploymentRecord
+  /** Paths that belong to the host, relative to an install path. */
+  readonly keepPaths: readonly string[]
+  /** Compares the installed trees with their records. */
+  readonly drift: DriftCheck
 }

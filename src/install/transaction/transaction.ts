@@ -1,12 +1,10 @@
-import type { Installation } from '../host/installed/host-record.ts'
+import { announceable, applyChanges, type Change, type PlannedChange, placesIn } from '../changes/change.ts'
 import { isSamePlace, type Place } from '../host/layout.ts'
-import type { ServiceAction } from '../services/commands.ts'
-import type { RestoredCheck } from '../services/healthchecks.ts'
-import type { NamedService } from '../services/service.ts'
-import { planServiceChange, type ServiceChange } from '../services/service-changes.ts'
-import { superviseService } from '../services/supervise.ts'
-import { announceable, applyChanges, type Change, type PlannedChange, placesIn } from './changes/change.ts'
-import { type AnnouncedChange, announcementOf, numberedIn } from './journal/announcement.ts'
+import type { Installation } from '../host/record.ts'
+import { type AnnouncedChange, announcementOf, numberedIn } from '../journal/records.ts'
+import { planServiceChange, type ServiceChange } from '../services/changes.ts'
+import type { RestoredCheck } from '../services/health.ts'
+import { type NamedService, type ServiceAction, superviseService } from '../services/supervise.ts'
 import { type ChangeLog, undoChanges } from './undo.ts'
 
 /** The changes that a deployment makes to the host outside its staging folder: all of them stay, or all are undone. */

@@ -1,10 +1,9 @@
 import { RollbackError } from '../../core/errors.ts'
-import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Log } from '../../core/log.ts'
-import { asSentence } from '../../core/sentence.ts'
-import { describeChange, describeLost, describeUndo, isBack, isMade, undoChange } from './changes/change.ts'
-import { type AnnouncedChange, undoneRecord } from './journal/announcement.ts'
-import type { Journal } from './journal/journal.ts'
+import { asSentence, cleanForeignText } from '../../core/text.ts'
+import { describeChange, describeLost, describeUndo, isBack, isMade, undoChange } from '../changes/change.ts'
+import type { Journal } from '../journal/journal.ts'
+import { type AnnouncedChange, undoneRecord } from '../journal/records.ts'
 
 /** The root under which changes are made, and the journal and the log that record changes. */
 export interface ChangeLog {

@@ -1,10 +1,10 @@
-import type { ArchiveEntry } from '../../../src/core/archive/archive-entry.ts'
+import type { ArchiveEntry } from '../../../src/core/archive/planned-tree.ts'
 import {
   ArchiveListing,
   type ExtractionPlan,
   type ExtractionRules,
   type PlannedSymlink,
-} from '../../../src/core/archive/archive-policy.ts'
+} from '../../../src/core/archive/policy.ts'
 
 const AS_PACKED = { maxExtractedBytes: 1e9, maxEntries: 1000, platform: 'linux', shape: 'as packed' } as const
 

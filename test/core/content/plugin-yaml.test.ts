@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { describe, it } from 'node:test'
 import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
 import { ArtifactError } from '../../../src/core/errors.ts'
-import { PLUGIN_YAML_LIMITS } from '../../../src/core/limits.ts'
+import { PLUGIN_YAML_LIMITS } from '../../../src/core/identifiers.ts'
 import { VERSION_SCALARS } from './version-scalars.ts'
 
 const QUOTE_IT = { code: 'invalid_manifest', message: / \(quote it\), / }

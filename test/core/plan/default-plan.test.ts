@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { bindPlanToArtifact } from '../../../src/core/plan/binding.ts'
 import { buildDefaultPlan } from '../../../src/core/plan/default-plan.ts'
 import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
-import { readyPlan } from '../../../src/core/plan/ready-plan.ts'
-import { bindPlanToArtifact } from '../../../src/core/plan/single-artifact-plan.ts'
+import { readyPlan } from '../../../src/core/plan/ready.ts'
 import { blocksOf } from '../../doc-pages.ts'
 
 const PLUGIN = { kind: 'plugin', slug: 'greeter' } as const

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { waitUntil } from '../../install/wait-until.ts'
+import { waitUntil } from '../../clocks.ts'
 
 const REPOSITORY = resolve(import.meta.dirname, '../../..')
 /** The arguments of setpriv that start a container that ends with this process. */

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import type { Outcome } from '../../../src/core/outcome.ts'
-import { acquireLock } from '../../../src/install/host/locks/lock.ts'
+import type { Outcome } from '../../../src/core/state-machine.ts'
+import { acquireLock } from '../../../src/install/host/lock.ts'
 import { serve } from '../../net/loopback-server.ts'
 import { type Asked, type CancelScene, type Contract, HANG, HANG_ON, isHanging } from './cancel-scene.ts'
 

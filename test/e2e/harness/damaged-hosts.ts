@@ -1,19 +1,35 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
+import type { ActionResult, ActionRun } from '../../../local/runner.ts'
 import { ConfigError, toDeployError } from '../../../src/core/errors.ts'
-import { recoverHost } from '../../../src/install/deployment/recovery/recover-host.ts'
+import { recoverHost } from '../../../src/install/recovery/recover-host.ts'
 import { deploy } from '../../../src/marketplace/deploy.ts'
-import { hostFor, refuseRequest } from '../../../src/marketplace/refuse.ts'
-import type { DeployRequest } from '../../../src/marketplace/request.ts'
-import { listTree } from '../../install/archive/directory-listing.ts'
-import { collectLog } from '../../install/collected-log.ts'
+import { type DeployRequest, hostFor, refuseRequest } from '../../../src/marketplace/deployment.ts'
+import { listTree } from '../../folders.ts'
+import { rewriteCopiedJournal } from '../../install/journal/journal-text.ts'
 import { toolsOf } from '../../install/prepared-deployment.ts'
+import { collectLog } from '../../install/prepared-host.ts'
 import { deployRequest } from '../../marketplace/deploy-request.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 import { FILE_DAMAGES, FOLDER_DAMAGES, repairFolder, type Target } from './damages.ts'
-import { copyImage, type HostImage, makeFastFolder, takeImages } from './host-images.ts'
 import { randomFrom } from './random.ts'
 import { openStage, pluginFiles, SERVICE_PLAN, SIGNING_SECRET, type Stage, writeFiles } from './stage.ts'
 
@@ -370,4 +386,58 @@ async function assertRepairable(host: Host, { kind, path, outside, before, end }
 
 function mainOf(version: string): string {
   return pluginFiles(version)['src/main.py'] ?? ''
+}
+
+const PRELOADED = join(import.meta.dirname, 'copy-at-calls.mjs')
+
+/** A copy of the host that a run leaves if the run is killed at one particular call. */
+interface HostImage {
+  readonly path: string
+  /** The call before which the copy was made. */
+  readonly call: string
+  /** The path of each inode at that moment. */
+  readonly inodes: Readonly<Record<string, string>>
+}
+
+/** Runs an action without killing it, and takes an image of the host before each of its calls that change names. */
+async function takeImages(
+  { root, folder }: { readonly root: string; readonly folder: string },
+  run: (run: Partial<ActionRun>) => Promise<ActionResult>,
+): Promise<{ images: readonly HostImage[]; result: ActionResult }> {
+  mkdirSync(folder)
+  const result = await run({ env: { ROOT: root, IMAGES: folder, NODE_OPTIONS: `--import=${PRELOADED}` } })
+  const names = readdirSync(folder).filter(name => name.endsWith('.json'))
+  const images = names.map(name => ({
+    path: join(folder, name.slice(0, -'.json'.length)),
+    ...JSON.parse(readFileSync(join(folder, name), 'utf8')),
+  }))
+  return { images, result }
+}
+
+/** Creates a host from an image. The host's journal contains the inodes and times of the copied files. */
+function copyImage(image: HostImage, root: string): void {
+  copyTree(image.path, root)
+  const journal = join(root, '.hub-deploy/journal.jsonl')
+  if (!existsSync(journal)) return
+  rewriteCopiedJournal(journal, ino => join(root, image.inodes[ino] ?? 'gone'))
+}
+
+/** Copies a tree without starting a process. Modes, symlinks and hard links are kept; times are not. */
+function copyTree(from: string, to: string, copied = new Map<number, string>()): void {
+  const stat = lstatSync(from)
+  const known = stat.isFile() && stat.nlink > 1 ? copied.get(stat.ino) : undefined
+  if (stat.isSymbolicLink()) symlinkSync(readlinkSync(from), to)
+  else if (stat.isDirectory()) {
+    mkdirSync(to)
+    for (const name of readdirSync(from)) copyTree(join(from, name), join(to, name), copied)
+    chmodSync(to, stat.mode)
+  } else if (known !== undefined) linkSync(known, to)
+  else copyFileSync(from, to)
+  copied.set(stat.ino, to)
+}
+
+/** Creates a folder, on a file system in memory if this machine has one. The folder's path can serve as `TMPDIR`. */
+function makeFastFolder(name: string): string {
+  const memory = '/dev/shm'
+  return mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), `${name}-`))
 }

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { parseJournalText } from '../../../src/install/transaction/journal/journal-line.ts'
-import { journalText } from '../../install/transaction/journal/journal-text.ts'
+import { parseJournalText } from '../../../src/install/journal/line.ts'
+import { journalText } from '../../install/journal/journal-text.ts'
 import type { Random } from './random.ts'
 
 const OF_SOMEBODY = 'of-somebody'

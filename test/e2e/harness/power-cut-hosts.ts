@@ -3,12 +3,11 @@ import { randomUUID } from 'node:crypto'
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult } from '../../../local/runner.ts'
-import { filesWith } from './changing-parts.ts'
-import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
-import { type Listing, listLasting, listLive } from './invariants.ts'
-import { openProjectStage } from './project-stage.ts'
-import { openRollbackHosts } from './rollback-hosts.ts'
+import { type Listing, listLasting, listLive } from './evidence.ts'
+import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './prepared-host.ts'
+import { filesWith, openProjectStage } from './project-stage.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
+import { openRollbackHosts } from './sweep-hosts.ts'
 
 /** Hosts on which the power fails during one kind of deployment. */
 export interface PowerCutHosts {

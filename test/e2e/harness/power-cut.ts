@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createRandom } from '../../../bench/random.ts'
+import { createRandom } from '../../../bench/source-tree.ts'
 import { type DiskEvent, readDiskLog } from './disk-log.ts'
 
 const SECTOR_BYTES = 512

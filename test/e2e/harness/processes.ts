@@ -1,8 +1,11 @@
-import { existsSync, readFileSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { type SpawnSyncReturns, spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { homedir, tmpdir } from 'node:os'
+import { delimiter, join, resolve } from 'node:path'
+import { after, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import type { ActionRun } from '../../../local/runner.ts'
-import { waitUntil } from '../../install/wait-until.ts'
+import { waitUntil } from '../../clocks.ts'
 
 /** To cancel a step, the runner sends SIGINT, SIGTERM after the first of these times, and SIGKILL after the second. */
 const SIGTERM_AFTER_MS = 7_500
@@ -96,4 +99,36 @@ export function isRunning(pid: number): boolean {
   } catch {
     return false
   }
+}
+
+export const RECOVER = join(resolve(import.meta.dirname, '../../..'), 'dist/recover.js')
+
+/** Runs `dist/recover.js` as the system does at boot: with PATH as the only environment variable. */
+export function runRecover(args: readonly string[], path = process.env['PATH']): SpawnSyncReturns<string> {
+  return spawnSync(process.execPath, [RECOVER, ...args], { encoding: 'utf8', cwd: '/', env: { PATH: path } })
+}
+
+/** A folder that only root and this user can change, unlike every folder below /tmp. Removed after all tests. */
+export function openSafeFolder(): string {
+  const folder = mkdtempSync(join(homedir(), '.hub-deploy-test-'))
+  after(() => rmSync(folder, { recursive: true, force: true }))
+  return folder
+}
+
+/** Writes a host config that `recover.js` accepts, and returns its path. */
+export function writeSafeHostConfig(folder: string, text: string): string {
+  const path = join(folder, 'host-config.yaml')
+  writeFileSync(path, text, { mode: 0o600 })
+  return path
+}
+
+/**
+ * A PATH on which a shell script takes the place of the program of that name. Each deployment that installs a version
+ * runs `sync -f <staged tree>`, after everything is staged and before anything installed is changed.
+ */
+export function standIn(t: TestContext, name: string, script: string): string {
+  const folder = mkdtempSync(join(tmpdir(), 'stand-in-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  writeFileSync(join(folder, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
+  return [folder, process.env['PATH']].join(delimiter)
 }

@@ -1,12 +1,19 @@
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ActionRun } from '../../../local/runner.ts'
-import type { JournalRecord } from '../../../src/install/transaction/journal/journal-record.ts'
-import { forEver, openGate, type Route } from './hub-gate.ts'
+import type { JournalRecord } from '../../../src/install/journal/records.ts'
 import type { Fleet, PreparedHost } from './prepared-host.ts'
-import { standIn } from './stand-in.ts'
-import { ONE_WORKER, readTrace, type SystemCall, traceCommand } from './strace.ts'
-import { cancelAndBlock, tamper, tamperWithRecord } from './tampering.ts'
+import { standIn } from './processes.ts'
+import {
+  cancelAndBlock,
+  ONE_WORKER,
+  readTrace,
+  type SystemCall,
+  tamper,
+  tamperWithRecord,
+  traceCommand,
+} from './strace.ts'
+import { forEver, openGate, type Route } from './untrusted-hub.ts'
 
 /** Inputs and settings that make a run end or fail at one specific point. */
 export interface Stopped {

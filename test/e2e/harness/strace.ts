@@ -1,6 +1,11 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { ActionResult, ActionRun } from '../../../local/runner.ts'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
+import type { HostCopy } from './prepared-host.ts'
+import type { SweepHost } from './sweep-hosts.ts'
 
 /** The calls that decide which names and bytes survive, under their names on various architectures. */
 export const NAME_CALLS = [
@@ -39,7 +44,7 @@ export function whyNoStrace(): string | false {
  */
 export const ONE_WORKER = { UV_THREADPOOL_SIZE: '1' }
 
-export interface Tracing {
+interface Tracing {
   log: string
   /** The calls to trace; default NAME_CALLS. */
   calls?: readonly string[]
@@ -96,7 +101,7 @@ export function readTrace(log: string): SystemCall[] {
  * A call without the texts that differ from run to run: ids, process numbers, times, lengths, random names, and these
  * folders.
  */
-export function describeCall({ role, name, args, nth }: SystemCall, folders: Readonly<Record<string, string>>): string {
+function describeCall({ role, name, args, nth }: SystemCall, folders: Readonly<Record<string, string>>): string {
   const placed = Object.entries(folders).reduce((text, [label, folder]) => text.replaceAll(folder, `<${label}>`), args)
   const timeless = placed
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<id>')
@@ -143,4 +148,86 @@ function parseBeginning(line: string): TraceLine | undefined {
   if (begun === null) return undefined
   const [, thread = '', name = '', args = '', result = UNFINISHED] = begun
   return { thread, name, args, result }
+}
+
+/**
+ * Has strace tamper with the nth call of each of these names that touches the path. `how` is, for example,
+ * `signal=KILL` or `error=ENOSPC`.
+ */
+export function tamper(path: string, names: string, how: string, nth: number | string = 1): Partial<ActionRun> {
+  return through({ paths: [path], calls: names.split(','), inject: [`${names}:${how}:when=${nth}`] })
+}
+
+/**
+ * Makes changes of names and sizes fail, as on a file system that has become read-only. Of each kind of call, the nth
+ * and all later ones fail.
+ */
+export function goReadOnly(nth: number): Partial<ActionRun> {
+  const names = 'rename,link,unlink,mkdir,rmdir,ftruncate'
+  return through({ calls: names.split(','), inject: [`${names}:error=EROFS:when=${nth}+`] })
+}
+
+/** Tampers with the write of the nth record to a journal that already has its first record. */
+export function tamperWithRecord(root: string, nth: number, how: string): Partial<ActionRun> {
+  return tamper(journalOf(root), 'pwrite64', how, nth)
+}
+
+function journalOf(root: string): string {
+  return join(root, '.hub-deploy/journal.jsonl')
+}
+
+/**
+ * `record` is the number of a journal record. `undo` is the number of the first rename that hangs, among the renames of
+ * `place` to another path. Both are counted from 1.
+ */
+interface CancelAndBlock {
+  readonly place: string
+  readonly record: number
+  readonly undo: number
+}
+
+/**
+ * Sends SIGINT as a journal record is written, and pauses for two minutes before each rename from number `undo`
+ * onwards.
+ */
+export function cancelAndBlock(root: string, { place, record, undo }: CancelAndBlock): Partial<ActionRun> {
+  const inject = [`pwrite64:signal=INT:when=${record}`, `rename:delay_enter=120000000:when=${undo}+`]
+  return through({ paths: [journalOf(root), place], calls: ['pwrite64', 'rename'], inject })
+}
+
+function through(tracing: Omit<Tracing, 'log'>): Partial<ActionRun> {
+  return { through: traceCommand({ log: '/dev/null', ...tracing }), env: ONE_WORKER }
+}
+
+/** One phase of an action on a host. */
+export type Act<Host extends HostCopy = SweepHost> = (host: Host, run: Partial<ActionRun>) => Promise<ActionResult>
+
+export interface TracedCall extends SystemCall {
+  /** The call without the texts that differ from run to run. */
+  text: string
+}
+
+export interface Traces<Host extends HostCopy = SweepHost> {
+  run(
+    host: Host,
+    act: Act<Host>,
+    tracing?: Omit<Tracing, 'log'>,
+    env?: Record<string, string>,
+  ): Promise<{ result: ActionResult; calls: readonly TracedCall[] }>
+  close(): void
+}
+
+/** Runs actions under strace, with all asynchronous file work in one thread. `close` removes the trace logs. */
+export function openTraces<Host extends HostCopy = SweepHost>(): Traces<Host> {
+  const folder = mkdtempSync(join(tmpdir(), 'traces-'))
+  return {
+    async run(host, act, tracing = {}, env = {}) {
+      const log = join(folder, host.name)
+      const result = await act(host, { through: traceCommand({ log, ...tracing }), env: { ...ONE_WORKER, ...env } })
+      const folders = { host: host.root, temp: host.workspace.temp }
+      const calls = readTrace(log).map(call => ({ ...call, text: describeCall(call, folders) }))
+      return { result, calls: calls.filter(({ name }) => name !== 'execve') }
+    },
+    close: () => rmSync(folder, { recursive: true, force: true }),
+  }
 }

@@ -3,9 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult } from '../../../local/runner.ts'
 import type { LocalStage } from '../../../local/stage.ts'
-import { planWith } from './host-stage.ts'
 import { openProjectStage, PROJECT_PLAN, projectFiles } from './project-stage.ts'
-import { openStage, pluginFiles } from './stage.ts'
+import { openStage, planWith, pluginFiles } from './stage.ts'
 
 /**
  * A program that runs next to a real user manager, which knows app-greeter.service, app-cart.service and shop.service.

@@ -4,12 +4,9 @@ import { chmodSync, chownSync, existsSync, mkdirSync, rmSync, writeFileSync } fr
 import { dirname, join } from 'node:path'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
-import { copyBuild } from './host-copy.ts'
-import { planWith } from './host-stage.ts'
 import { run } from './mounts.ts'
-import { assertSucceeds } from './prepared-host.ts'
-import { healthcheck } from './running-host.ts'
-import { openStage, pluginFiles, type Stage } from './stage.ts'
+import { assertSucceeds, copyBuild } from './prepared-host.ts'
+import { healthcheck, openStage, planWith, pluginFiles, type Stage } from './stage.ts'
 
 /** The ids of two users and of their common group. None of these ids needs a name on the machine. */
 const RUNNER = 54_001

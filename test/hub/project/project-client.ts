@@ -1,8 +1,9 @@
 import type { TestContext } from 'node:test'
-import { createProjectKey, type Purpose } from '../../../hub/project/project-keys.ts'
+import { createProjectKey, type Purpose } from '../../../hub/project/keys.ts'
+import type { SealedRelease } from '../../../hub/project/publish.ts'
 import type { SealedProject } from '../../../hub/project/seal.ts'
 import type { HubOptions } from '../../../hub/server.ts'
-import { type HubUnderTest, runHub } from '../running-hub.ts'
+import { ADMIN_TOKEN, type HubUnderTest, runHub } from '../running-hub.ts'
 import { publishShop } from './project-source.ts'
 
 /** A running hub that serves version 1.0.0 of the project `shop`, with keys to the project. */
@@ -47,4 +48,41 @@ export const REPORT = {
 
 export function report({ hub, token }: ShopHub, change: object = {}): Promise<Response> {
   return hub.call('/v1/deployments/report', { bearer: token, json: { ...REPORT, ...change } })
+}
+
+export const PUBLISH = '/v1/projects/shop/publish'
+
+/** The headers of a publisher: a dev key in X-API-Key, or the admin token. */
+export type Sender = Record<string, string>
+export const ADMIN: Sender = { Authorization: `Bearer ${ADMIN_TOKEN}` }
+
+/** Sends the form as other clients do. `change` adds fields, replaces them or, with undefined, leaves them out. */
+export function sendForm(
+  hub: HubUnderTest,
+  { bytes, release }: SealedRelease,
+  { sender = ADMIN, change = {} }: { sender?: Sender; change?: Record<string, string | undefined> } = {},
+): Promise<Response> {
+  const { project_id: _, ...fields } = release
+  const form = new FormData()
+  for (const [name, value] of Object.entries({ project_name: 'Shop', ...fields, ...change }))
+    if (value !== undefined) form.append(name, value)
+  if (!('artifact' in change)) form.append('artifact', new Blob([new Uint8Array(bytes)]), 'artifact.sealed')
+  return fetch(hub.url + PUBLISH, { method: 'POST', headers: sender, body: form })
+}
+
+/** Sends the bare file, with its release in headers. */
+export function sendRaw(hub: HubUnderTest, { bytes, release }: SealedRelease, headers: Sender = {}): Promise<Response> {
+  return fetch(hub.url + PUBLISH, {
+    method: 'POST',
+    body: new Uint8Array(bytes),
+    headers: {
+      ...ADMIN,
+      'Content-Type': 'application/octet-stream',
+      'X-Version': release.version,
+      'X-Artifact-Signature': release.signature,
+      'X-Signer-Public-Key': release.signer_public_key,
+      'X-Dek': release.dek,
+      ...headers,
+    },
+  })
 }

@@ -7,10 +7,9 @@ import {
   readProjectState,
   recordProjectReport,
 } from '../../../hub/project/reports.ts'
-import { openStore, type Store } from '../../../hub/store.ts'
-import { inTransaction } from '../../../hub/transactions.ts'
-import { plansOf } from '../query-plans.ts'
+import { inTransaction, openStore, type Store } from '../../../hub/store.ts'
 import { newFolder } from '../running-hub.ts'
+import { plansOf } from '../stored-reports.ts'
 
 const MINUTE_MS = 60_000
 const NOW = Date.parse('2026-01-31T12:00:00Z')

@@ -4,12 +4,11 @@ import { createHash } from 'node:crypto'
 import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { comparePaths } from '../../../hub/project/tree-digest.ts'
+import { comparePaths } from '../../../hub/project/manifest.ts'
 import { parseZstdFrames } from '../../../src/core/archive/zstd-frames.ts'
-import { missingTools } from '../../install/missing-tools.ts'
+import { missingTools } from '../../extent.ts'
 import { newFolder } from '../running-hub.ts'
-import { decryptSealed, extractTar, listTar, openSealed } from './open-sealed.ts'
-import { newShop, SHOP, sealShop } from './project-source.ts'
+import { decryptSealed, extractTar, listTar, newShop, openSealed, SHOP, sealShop } from './project-source.ts'
 
 const BUILT_AT = new Date('2026-01-02T03:04:05Z')
 const SAME_BYTES = (bytes: number) => Buffer.alloc(bytes, 7)

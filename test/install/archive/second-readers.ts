@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync } from 'node:fs'
-import { missingTools } from '../missing-tools.ts'
-import { listTree } from './directory-listing.ts'
+import { missingTools } from '../../extent.ts'
+import { listTree } from '../../folders.ts'
 
 /** Maps each path in an archive to the content of a file or the target of a symlink. */
 export type Seen = Readonly<Record<string, string>>

@@ -1,5 +1,5 @@
 import { constants, createInflateRaw, deflateRawSync } from 'node:zlib'
-import { unpack, unpackingAhead } from '../../../src/install/archive/unpack-stream.ts'
+import { unpack, unpackingAhead } from '../../../src/install/archive/pieces.ts'
 
 const MEBIBYTE = 1024 * 1024
 const UNPACKED_BYTES = 512 * MEBIBYTE

@@ -4,8 +4,7 @@ import { chownSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { TestContext } from 'node:test'
-import { whyRightsAreLeftToCi } from '../../extent.ts'
-import { missingTools } from '../missing-tools.ts'
+import { missingTools, whyRightsAreLeftToCi } from '../../extent.ts'
 
 /** The user `nobody`, who owns only the files that a test gives to this user. */
 const UID = 65534

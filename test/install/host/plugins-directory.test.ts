@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { layoutOf } from '../../../src/install/host/layout.ts'
 import { findPluginsDirectory, warnOfOtherDirectory } from '../../../src/install/host/plugins-directory.ts'
-import { collectLog } from '../collected-log.ts'
-import { temporaryDirectory } from '../temporary-directory.ts'
+import { temporaryDirectory } from '../../folders.ts'
+import { collectLog } from '../prepared-host.ts'
 
 describe('findPluginsDirectory', () => {
   const read: Record<string, [text: string, directory: string]> = {

@@ -3,8 +3,6 @@ import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
-import { recordInstalled } from '../../../src/install/host/installed/host-record.ts'
-import type { InstalledRow, Origin } from '../../../src/install/host/installed/rows.ts'
 import { layoutOf, type Place } from '../../../src/install/host/layout.ts'
 import {
   findLeftBehind,
@@ -14,9 +12,10 @@ import {
   verifyProjectPlace,
   versionsFrom,
 } from '../../../src/install/host/previous-install.ts'
-import { collectLog } from '../collected-log.ts'
-import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
-import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+import { recordInstalled } from '../../../src/install/host/record.ts'
+import type { InstalledRow, Origin } from '../../../src/install/host/rows.ts'
+import { temporaryDirectory, writeTree } from '../../folders.ts'
+import { collectLog, prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
 
 const PLACE: Place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' }
 const MARKETPLACE: Origin = { contract: 'marketplace', slug: 'greeter' }

@@ -17,9 +17,8 @@ import { DeploymentError } from '../../../src/core/errors.ts'
 import { type Layout, layoutOf, renameProbePath } from '../../../src/install/host/layout.ts'
 import { checkHost, prepareHost } from '../../../src/install/host/readiness.ts'
 import type { SwitchingHost } from '../../../src/install/host/switchable.ts'
-import { collectLog } from '../collected-log.ts'
-import { prepareTemporaryHost } from '../prepared-host.ts'
-import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+import { temporaryDirectory, writeTree } from '../../folders.ts'
+import { collectLog, prepareTemporaryHost } from '../prepared-host.ts'
 
 function refusedWith(code: string) {
   return (error: unknown): boolean => error instanceof DeploymentError && error.code === code

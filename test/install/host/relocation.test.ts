@@ -2,14 +2,13 @@ import assert from 'node:assert/strict'
 import { mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import type { Chooser } from '../../../src/install/host/chooser.ts'
-import { recordInstalled } from '../../../src/install/host/installed/host-record.ts'
-import type { InstalledRow } from '../../../src/install/host/installed/rows.ts'
 import type { Layout, Place } from '../../../src/install/host/layout.ts'
-import { readPreviousInstall } from '../../../src/install/host/previous-install.ts'
+import { type Chooser, readPreviousInstall } from '../../../src/install/host/previous-install.ts'
+import { recordInstalled } from '../../../src/install/host/record.ts'
 import { verifyDestination } from '../../../src/install/host/relocation.ts'
+import type { InstalledRow } from '../../../src/install/host/rows.ts'
+import { writeTree } from '../../folders.ts'
 import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
-import { writeTree } from '../temporary-directory.ts'
 
 const CHOOSERS: readonly Chooser[] = ['operator', 'host', 'publisher', 'rollback']
 const PLACE_TAKEN = { code: 'place_taken' }

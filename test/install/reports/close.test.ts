@@ -2,16 +2,17 @@ import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { createRedactor } from '../../../src/core/secrets.ts'
+import { createRedactor } from '../../../src/core/text.ts'
 import { auditPath, type Layout } from '../../../src/install/host/layout.ts'
+import { buildEnd } from '../../../src/install/journal/facts.ts'
 import { type ClosedDeployment, closeDeployment } from '../../../src/install/reports/close.ts'
 import { localReportSchema, notSent } from '../../../src/install/reports/local-report.ts'
-import type { Delivery } from '../../../src/install/reports/report-sender.ts'
-import { buildEnd } from '../../../src/install/transaction/end.ts'
+import type { Delivery } from '../../../src/install/reports/sender.ts'
 import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
-import { type CollectedLog, collectLog } from '../collected-log.ts'
 import { hostOf, newRecord } from '../prepared-deployment.ts'
 import {
+  type CollectedLog,
+  collectLog,
   DEPLOYMENT_ID,
   factsOf,
   NO_SECRETS,

@@ -3,16 +3,22 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync }
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import type { Layout } from '../../../src/install/host/layout.ts'
+import { buildEnd } from '../../../src/install/journal/facts.ts'
 import { closeDeployment } from '../../../src/install/reports/close.ts'
 import { writeLocalReport } from '../../../src/install/reports/local-report.ts'
-import { sendOutbox } from '../../../src/install/reports/outbox.ts'
-import { type Delivery, type ReportSender, refused } from '../../../src/install/reports/report-sender.ts'
-import { keepInOutbox } from '../../../src/install/reports/waiting-reports.ts'
-import { buildEnd } from '../../../src/install/transaction/end.ts'
+import { keepInOutbox, sendOutbox } from '../../../src/install/reports/outbox.ts'
+import { type Delivery, type ReportSender, refused } from '../../../src/install/reports/sender.ts'
 import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
-import { collectLog } from '../collected-log.ts'
 import { hostOf } from '../prepared-deployment.ts'
-import { DEPLOYMENT_ID, factsOf, NO_SECRETS, prepareTemporaryHost, reportOf, senderThat } from '../prepared-host.ts'
+import {
+  collectLog,
+  DEPLOYMENT_ID,
+  factsOf,
+  NO_SECRETS,
+  prepareTemporaryHost,
+  reportOf,
+  senderThat,
+} from '../prepared-host.ts'
 
 const HERE = 'http://hub greeter'
 

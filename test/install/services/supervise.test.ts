@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { DeploymentError, type ErrorCode } from '../../../src/core/errors.ts'
-import type { ServiceAction } from '../../../src/install/services/commands.ts'
-import type { Service } from '../../../src/install/services/service.ts'
 import {
   type Limits,
   readServiceRun,
   readServiceState,
+  type Service,
+  type ServiceAction,
   superviseService,
 } from '../../../src/install/services/supervise.ts'
 import { makeStandIns, type StandIns } from './stand-ins.ts'

@@ -1,9 +1,13 @@
-import { checkHealth } from '../../../src/install/services/check-health.ts'
-import type { ServiceAction } from '../../../src/install/services/commands.ts'
-import type { Service } from '../../../src/install/services/service.ts'
-import { planServiceChange, restoreServices } from '../../../src/install/services/service-changes.ts'
-import { readServiceRun, readServiceState, superviseService } from '../../../src/install/services/supervise.ts'
-import { collectLog } from '../collected-log.ts'
+import { planServiceChange, restoreServices } from '../../../src/install/services/changes.ts'
+import { checkHealth } from '../../../src/install/services/health.ts'
+import {
+  readServiceRun,
+  readServiceState,
+  type Service,
+  type ServiceAction,
+  superviseService,
+} from '../../../src/install/services/supervise.ts'
+import { collectLog } from '../prepared-host.ts'
 
 /**
  * This script runs next to a real user manager, and prints its findings as one line of JSON. The manager knows

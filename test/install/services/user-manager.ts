@@ -1,9 +1,8 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { whyRightsAreLeftToCi } from '../../extent.ts'
-import { HANG_LIMIT_MS } from '../../hang-limit.ts'
-import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+import { HANG_LIMIT_MS, whyRightsAreLeftToCi } from '../../extent.ts'
+import { temporaryDirectory, writeTree } from '../../folders.ts'
 
 /**
  * A shell script for new namespaces. It hides this machine's systemd, starts a user manager and runs its arguments as a

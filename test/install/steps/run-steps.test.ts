@@ -3,13 +3,13 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
-import type { PlanStep } from '../../../src/core/plan/plan-step.ts'
+import type { PlanStep } from '../../../src/core/plan/step.ts'
 import { installPath, type Place } from '../../../src/install/host/layout.ts'
-import { runSteps } from '../../../src/install/steps/run-steps.ts'
-import type { InstallOrder, StepContext } from '../../../src/install/steps/step-context.ts'
+import type { InstallOrder, StepContext } from '../../../src/install/steps/context.ts'
+import { runSteps, StepLedger } from '../../../src/install/steps/run-steps.ts'
+import { writeTree } from '../../folders.ts'
 import { contextOf, deploymentOf, partOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
-import { writeTree } from '../temporary-directory.ts'
 
 const COMMON = { dependsOn: [], snapshot: false, file: 'install.yaml', line: 1, column: 1 }
 const STEPS: PlanStep[] = ['one', 'two', 'three'].map(id => ({ ...COMMON, id, action: 'prepare' }))
@@ -141,5 +141,54 @@ describe('runSteps', () => {
     await runSteps(context, doNothing)
     assert.deepEqual(results(context)[0], ['extensions/gone', 'unchanged', null])
     assert.equal(context.transaction.changed, false)
+  })
+})
+
+const LEDGER_STEPS = ['idle', 'first', 'second'].map((id): PlanStep => ({ ...COMMON, id, action: 'prepare' }))
+const [IDLE, FIRST, SECOND] = LEDGER_STEPS as [PlanStep, PlanStep, PlanStep]
+
+/** A ledger whose clock the test controls. */
+async function makeLedger(t: TestContext) {
+  const { deployment } = await contextOf(t, deploymentOf(await prepareTemporaryHost(t)), { steps: LEDGER_STEPS })
+  const { record } = deployment
+  let now = 1000
+  const pass = (milliseconds: number) => {
+    now += milliseconds
+  }
+  const durations = () => record.steps.map(step => step.duration_ms)
+  return { ledger: new StepLedger(record, LEDGER_STEPS, () => now), pass, durations }
+}
+
+describe('StepLedger', () => {
+  it('divides the time of shared work among its steps, and adds the time of each step itself', async t => {
+    const { ledger, pass, durations } = await makeLedger(t)
+    pass(600)
+    ledger.share([FIRST, SECOND])
+    pass(40)
+    ledger.share([SECOND])
+    await ledger.end(IDLE, 'done')
+    pass(7)
+    await ledger.end(FIRST, 'done')
+    await ledger.end(SECOND, 'done')
+    assert.deepEqual(durations(), [0, 307, 340])
+  })
+
+  it('charges no step for work that belongs to none', async t => {
+    const { ledger, pass, durations } = await makeLedger(t)
+    pass(600)
+    ledger.share([])
+    for (const step of LEDGER_STEPS) await ledger.end(step, 'done')
+    assert.deepEqual(durations(), [0, 0, 0])
+  })
+
+  it('charges a failed step for its share', async t => {
+    const { ledger, pass, durations } = await makeLedger(t)
+    pass(600)
+    ledger.share([FIRST, SECOND])
+    await ledger.end(IDLE, 'done')
+    ledger.reach(FIRST)
+    pass(5)
+    await ledger.fail(new Error('no'))
+    assert.deepEqual(durations(), [0, 305, 0])
   })
 })

@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
-import { type PlannedChange, undoChange } from '../../../src/install/transaction/changes/change.ts'
-import type { AnnouncedChange } from '../../../src/install/transaction/journal/announcement.ts'
-import { startJournal } from '../../../src/install/transaction/journal/journal.ts'
+import { applyChanges, type PlannedChange, undoChange } from '../../../src/install/changes/change.ts'
+import { startJournal } from '../../../src/install/journal/journal.ts'
+import { readJournal } from '../../../src/install/journal/read.ts'
+import { type AnnouncedChange, pendingChanges } from '../../../src/install/journal/records.ts'
 import { beginTransaction, type Transaction } from '../../../src/install/transaction/transaction.ts'
 import { type ChangeLog, isAnyMade, undoChanges } from '../../../src/install/transaction/undo.ts'
-import { listTree } from '../archive/directory-listing.ts'
-import { collectLog } from '../collected-log.ts'
-import { factsOf, rowOf } from '../prepared-host.ts'
-import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+import { listTree, temporaryDirectory, writeTree } from '../../folders.ts'
+import { collectLog, factsOf, rowOf } from '../prepared-host.ts'
 
 /** An update as the steps make it: old tree out, kept path over, new tree in, settings written. */
 const UPDATE: readonly PlannedChange[] = [
@@ -205,3 +204,241 @@ function recordsWithInodes(path: string): { record: string; seq: number; change?
   const lines = readFileSync(path, 'utf8').trimEnd().split('\n')
   return lines.map(line => JSON.parse(line))
 }
+
+const IDS = ['a', 'b', 'c']
+const STAGING = `.hub-deploy/staging/${factsOf().deployment_id}`
+const snapshotOf = (id: string): string => `.hub-deploy/snapshots/plugins/${id}/1-1.0.0`
+
+/** The three moves of each part, announced together for all parts: old trees out, kept paths over, new trees in. */
+const RECORDS: readonly (readonly PlannedChange[])[] = [
+  IDS.map(id => ({ type: 'move', from: `plugins/${id}`, to: snapshotOf(id) })),
+  IDS.map(id => ({ type: 'move', from: `${snapshotOf(id)}/data`, to: `${STAGING}/${id}/data` })),
+  IDS.map(id => ({ type: 'move', from: `${STAGING}/${id}`, to: `plugins/${id}` })),
+]
+
+async function makeTogetherScene(t: TestContext) {
+  const folder = temporaryDirectory(t)
+  const root = join(folder, 'root')
+  for (const id of IDS) {
+    writeTree(root, { [`plugins/${id}/main`]: `old ${id}`, [`plugins/${id}/data/db`]: 'rows' })
+    writeTree(root, { [`${STAGING}/${id}/main`]: `new ${id}` })
+    mkdirSync(join(root, `.hub-deploy/snapshots/plugins/${id}`), { recursive: true })
+  }
+  const journalPath = join(folder, 'journal.jsonl')
+  const begin = { facts: factsOf(), report_address: null, keep_paths: [] }
+  const journal = await startJournal(journalPath, { record: 'begin', ...begin })
+  t.after(() => journal.close())
+  const changeLog = { root, journal, log: collectLog() }
+  const announced = (): AnnouncedChange[] => pendingChanges(readJournal(journalPath) ?? [])
+  const transaction = beginTransaction(changeLog)
+  return { root, journalPath, changeLog, transaction, announced, listing: () => listTree(root) }
+}
+
+type TogetherScene = Awaited<ReturnType<typeof makeTogetherScene>>
+
+/** A scene after all three moves of each part. `before` lists the files before the moves. */
+async function makeSwitched(t: TestContext): Promise<TogetherScene & { before: ReturnType<typeof listTree> }> {
+  const scene = await makeTogetherScene(t)
+  const before = scene.listing()
+  for (const changes of RECORDS) await scene.transaction.apply(changes)
+  return { ...scene, before }
+}
+
+/**
+ * Leaves the host as a power cut can: all changes of the first `whole` records are made, and the changes of the next
+ * record only if their bits are set in `some`. Resolves to the announced changes.
+ */
+async function makeSome(
+  scene: TogetherScene,
+  { whole, some }: { whole: number; some: number },
+): Promise<AnnouncedChange[]> {
+  for (const changes of RECORDS.slice(0, whole)) await scene.transaction.apply(changes)
+  const last = RECORDS[whole] ?? []
+  if (last.length === 0) return scene.announced()
+  await scene.transaction.apply(last)
+  const pending = scene.announced()
+  for (const { change, nth = 0 } of pending.slice(-last.length).reverse())
+    if ((some & (1 << nth)) === 0 && change.type === 'move')
+      await applyChanges(scene.root, [{ type: 'move', from: change.to, to: change.from }])
+  return pending
+}
+
+const UNWRITABLE = { append: async () => undefined, close: () => {} }
+
+describe('changes that are announced together', () => {
+  it('have one record, and each undo names its own change', async t => {
+    const { transaction, journalPath } = await makeSwitched(t)
+    await transaction.rollback()
+    const found = (readJournal(journalPath) ?? []).slice(1).map(record => {
+      if (record.record === 'undone') return [record.of, record.nth, record.was_made]
+      return record.record === 'changes' ? record.changes.length : record.record
+    })
+    const undone = [4, 3, 2].flatMap(of => [2, 1, 0].map(nth => [of, nth, true]))
+    assert.deepEqual(found, [3, 3, 3, ...undone])
+  })
+
+  for (const [whole, name] of ['old trees', 'kept paths', 'new trees'].entries()) {
+    for (let some = 0; some < 1 << IDS.length; some++) {
+      const made = IDS.filter((_, nth) => some & (1 << nth))
+      it(`are fully undone after a power cut that kept only these moves of ${name}: ${made.join(', ') || 'none'}`, async t => {
+        const scene = await makeTogetherScene(t)
+        const before = scene.listing()
+        const pending = await makeSome(scene, { whole, some })
+        const isChanged = whole > 0 || some > 0
+        assert.equal(isAnyMade(scene.root, pending), isChanged)
+        // The first undo cannot be recorded, so the second undo does not know of the first.
+        assert.equal(await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending]), isChanged)
+        assert.deepEqual(scene.listing(), before)
+        assert.equal(isAnyMade(scene.root, pending), false)
+        assert.equal(await undoChanges(scene.changeLog, [...pending]), whole > 0)
+        assert.deepEqual(scene.listing(), before)
+        assert.deepEqual(scene.announced(), [])
+      })
+    }
+  }
+
+  it('are not undone again after the old version has replaced its files', async t => {
+    const scene = await makeSwitched(t)
+    const pending = scene.announced()
+    await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending])
+    for (const id of IDS) {
+      rmSync(join(scene.root, `plugins/${id}/data`), { recursive: true })
+      writeTree(scene.root, { [`plugins/${id}/data/db`]: 'newer rows' })
+    }
+    const now = scene.listing()
+    assert.equal(await undoChanges(scene.changeLog, pending), true)
+    assert.deepEqual(scene.listing(), now)
+  })
+
+  for (const removed of IDS) {
+    it(`are undone, and all trees return, even if the old ${removed} removes its kept path meanwhile`, async t => {
+      const { root, transaction, changeLog, announced, listing, journalPath } = await makeTogetherScene(t)
+      const gone = `plugins/${removed}/data was removed or replaced by another process after the deployment began, and cannot be put back`
+      const lost = `${snapshotOf(removed)}/data`
+      const [trees = [], kept = []] = RECORDS
+      await transaction.apply(trees)
+      const [first] = kept
+      const unlink = (change: PlannedChange) => {
+        if (change === first && announced().length > trees.length) rmSync(join(root, lost), { recursive: true })
+      }
+      await assert.rejects(transaction.apply(kept, unlink), { code: 'step_failed' })
+      assert.equal(await transaction.rollback(), true)
+      const found = IDS.map(id => [
+        existsSync(join(root, `plugins/${id}/main`)),
+        existsSync(join(root, `plugins/${id}/data/db`)),
+      ])
+      assert.deepEqual(
+        found,
+        IDS.map(id => [true, id !== removed]),
+      )
+      assert.deepEqual(announced(), [])
+      assert.deepEqual(
+        changeLog.log.lines.filter(line => line.startsWith('warning')),
+        [`warning ${gone}.`],
+      )
+      assert.deepEqual(transaction.lost, [gone])
+      assert.deepEqual(
+        (readJournal(journalPath) ?? []).flatMap(record => (record.record === 'undone' ? (record.lost ?? []) : [])),
+        [gone],
+      )
+      const now = listing()
+      assert.equal(await undoChanges(changeLog, announced()), false)
+      assert.deepEqual(listing(), now)
+    })
+  }
+
+  it('are undone even if the new version has renamed a kept path', async t => {
+    const { root, transaction, listing, before } = await makeSwitched(t)
+    renameSync(join(root, 'plugins/b/data'), join(root, 'plugins/b/data-2'))
+    assert.equal(await transaction.rollback(), true)
+    assert.deepEqual(listing(), before)
+  })
+
+  it('are not undone until a kept path that the new version may have moved is put back', async t => {
+    const { root, transaction, listing, before } = await makeSwitched(t)
+    renameSync(join(root, 'plugins/b/data'), join(root, 'elsewhere'))
+    const [from, to] = [`${snapshotOf('b')}/data`, `${STAGING}/b/data`]
+    await assert.rejects(transaction.rollback(), {
+      code: 'rollback_failed',
+      message: new RegExp(`${from} was moved to ${to} .* at neither path.* put it back`),
+    })
+    assert.deepEqual(transaction.lost, [])
+    renameSync(join(root, 'elsewhere'), join(root, to))
+    assert.equal(await transaction.rollback(), true)
+    assert.deepEqual(listing(), before)
+  })
+
+  it('are undone, except that the move of a tree at neither path stays announced', async t => {
+    const { root, transaction, announced } = await makeTogetherScene(t)
+    await transaction.apply(RECORDS[0] ?? [])
+    rmSync(join(root, snapshotOf('b')), { recursive: true })
+    await assert.rejects(transaction.rollback(), {
+      code: 'rollback_failed',
+      message: /Not undone: plugins\/b was moved to [^;]*\. Remove/,
+    })
+    assert.deepEqual(
+      IDS.map(id => existsSync(join(root, `plugins/${id}/main`))),
+      [true, false, true],
+    )
+    assert.deepEqual(
+      announced().map(({ nth }) => nth),
+      [1],
+    )
+  })
+
+  it('are not undone if the new tree, and the kept paths in it, are lost', async t => {
+    const { root, transaction } = await makeTogetherScene(t)
+    for (const changes of RECORDS.slice(0, 2)) await transaction.apply(changes)
+    rmSync(join(root, STAGING, 'b'), { recursive: true })
+    await assert.rejects(transaction.rollback(), { code: 'rollback_failed', message: /at neither path/ })
+  })
+
+  it('keep few directories open, however many kept paths move and however deep they are', async t => {
+    const { root, transaction, listing } = await makeTogetherScene(t)
+    const old = `${snapshotOf('a')}/var/lib/x`
+    const paths = Array.from({ length: 120 }, (_, nth) => `${nth}/db`)
+    writeTree(root, Object.fromEntries(paths.map(path => [`${old}/${path}`, 'rows'])))
+    const staged = `${STAGING}/a/var/lib/x`
+    for (const path of paths) mkdirSync(join(root, staged, path, '..'), { recursive: true })
+    const before = listing()
+    const open = (): number => readdirSync('/proc/self/fd').length
+    const [first, counts] = [open(), [] as number[]]
+    const moves = paths.map(path => ({ type: 'move', from: `${old}/${path}`, to: `${staged}/${path}` }) as const)
+    await transaction.apply(moves, () => counts.push(open()))
+    assert.ok(Math.max(...counts) - first <= 210, `${Math.max(...counts) - first} more descriptors were open`)
+    assert.ok(paths.every(path => existsSync(join(root, staged, path))))
+    assert.equal(open(), first)
+    await transaction.rollback()
+    assert.deepEqual(listing(), before)
+  })
+
+  it('are not announced at all if one of them is impossible', async t => {
+    const { transaction, announced, listing } = await makeTogetherScene(t)
+    const before = listing()
+    const gone: PlannedChange = { type: 'move', from: 'plugins/gone', to: snapshotOf('gone') }
+    let reached: PlannedChange | undefined
+    const reach = (change: PlannedChange) => {
+      reached = change
+    }
+    const [first, ...others] = RECORDS[0] ?? []
+    const planned = [first, gone, ...others].filter(change => change !== undefined)
+    await assert.rejects(transaction.apply(planned, reach), { code: 'step_failed' })
+    assert.equal(reached, gone)
+    assert.deepEqual([announced(), listing()], [[], before])
+    assert.equal(transaction.changed, false)
+  })
+
+  it('count as not announced if the record that announces them is torn', async t => {
+    const { transaction, journalPath } = await makeTogetherScene(t)
+    await transaction.apply(RECORDS[0] ?? [])
+    const text = readFileSync(journalPath, 'utf8')
+    const end = text.indexOf('\n', text.indexOf('"changes"'))
+    for (const cut of [end - 1, end - 300, text.indexOf('{"seq":2') + 10]) {
+      writeFileSync(journalPath, text.slice(0, cut) + ' '.repeat(text.length - cut))
+      assert.deepEqual(
+        readJournal(journalPath)?.map(({ record }) => record),
+        ['begin'],
+      )
+    }
+  })
+})

@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { HubError, UsageError } from '../../../hub/errors.ts'
 import { type GivenSources, readSources } from '../../../scripts/try/sources.ts'
 import { ArtifactError } from '../../../src/core/errors.ts'
-import { temporaryDirectory, writeTree } from '../../install/temporary-directory.ts'
+import { temporaryDirectory, writeTree } from '../../folders.ts'
 
 const EXAMPLES = join(import.meta.dirname, '../../../examples')
 

@@ -1,0 +1,151 @@
+import { createHash, hash } from 'node:crypto'
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { type PlannedFiles, unsafeEntry } from '../../core/archive/planned-tree.ts'
+import type { ExtractionLimits, ExtractionPlan, PlannedSymlink } from '../../core/archive/policy.ts'
+import { errnoOf } from '../../core/errors.ts'
+import { toHostError } from '../files/errors.ts'
+import type { ExtractedFile, ExtractedFiles, ExtractedTree } from '../files/extracted-tree.ts'
+import { type NeededSpace, OWN_INODES, requireSpace } from '../files/space.ts'
+import type { TimeSlice } from '../files/time-slice.ts'
+import { stampOf } from '../files/walk.ts'
+
+const PERMISSION_BITS = 0o7777n
+/** O_EXCL fails if anything is at the path, even a symlink. */
+const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL
+
+type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
+
+/**
+ * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
+ * the umask. Never overwrites anything that exists. Create symlinks last, so that nothing is written through them.
+ * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
+ * and ArchiveError `unsafe_archive` if two paths are the same on this file system, or if a path is too long for it.
+ */
+export class TreeWriter {
+  readonly #root: string
+  readonly #slice: TimeSlice
+
+  constructor(root: string, slice: TimeSlice) {
+    this.#root = root
+    this.#slice = slice
+  }
+
+  /**
+   * Creates everything in a plan, if there is room for it in bytes and inodes: directories first, symlinks last. In
+   * between, `writeFiles` writes the files and returns them in the order of the plan. Throws what `writeFiles` throws,
+   * and the signal's reason once the slice's signal is aborted.
+   */
+  async writeTree<Files extends ExtractedFiles>(
+    plan: ExtractionPlan,
+    writeFiles: (files: PlannedFiles) => Promise<Files>,
+  ): Promise<ExtractedTree<Files>> {
+    requireSpace(this.#root, spaceFor(plan))
+    const { files, directories, symlinks, bytes, flattened } = plan
+    await this.#slice.forEach(directories, path => this.makeDirectory(path))
+    const written = await writeFiles(files)
+    await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink))
+    return { files: written, symlinks, directories, bytes, flattened }
+  }
+
+  /** Creates a directory with mode 0755. */
+  makeDirectory(path: string): void {
+    asHostError(path, () => {
+      mkdirSync(this.#at(path), 0o755)
+      chmodSync(this.#at(path), 0o755)
+    })
+  }
+
+  makeSymlink({ path, target }: Pick<PlannedSymlink, 'path' | 'target'>): void {
+    asHostError(path, () => symlinkSync(target, this.#at(path)))
+  }
+
+  /** Writes a whole file. Computes the digest of `bytes` unless the caller passes it as `sha256`. */
+  writeFile({ path, mode }: FileToWrite, bytes: Buffer, sha256: string = hash('sha256', bytes, 'hex')): ExtractedFile {
+    const stamp = asHostError(path, () => {
+      const fd = this.#openNew(path, mode)
+      try {
+        writeFileSync(fd, bytes)
+        return finishFile(fd, mode)
+      } finally {
+        closeSync(fd)
+      }
+    })
+    return { path, size: bytes.length, mode, sha256, stamp }
+  }
+
+  /** Writes a file piece by piece. Errors that the pieces themselves throw are passed on unchanged. */
+  async writeFileFrom({ path, mode }: FileToWrite, pieces: AsyncIterable<Buffer>): Promise<ExtractedFile> {
+    const digest = createHash('sha256')
+    let [size, stamp] = [0, '']
+    const fd = asHostError(path, () => this.#openNew(path, mode))
+    try {
+      for await (const piece of pieces) {
+        asHostError(path, () => writeFileSync(fd, piece))
+        digest.update(piece)
+        size += piece.length
+      }
+      stamp = asHostError(path, () => finishFile(fd, mode))
+    } finally {
+      closeSync(fd)
+    }
+    return { path, size, mode, sha256: digest.digest('hex'), stamp }
+  }
+
+  #openNew(path: string, mode: number): number {
+    return openSync(this.#at(path), NEW_FILE, mode)
+  }
+
+  #at(path: string): string {
+    return `${this.#root}/${path}`
+  }
+}
+
+/** Sets the mode of a written file and returns the file's stamp. */
+function finishFile(fd: number, mode: number): string {
+  const stat = fstatSync(fd, { bigint: true })
+  // The umask or a default ACL may have removed bits. Checking the mode takes an eighth of the time of changing it.
+  if ((stat.mode & PERMISSION_BITS) === BigInt(mode)) return stampOf(stat)
+  fchmodSync(fd, mode)
+  return stampOf(fstatSync(fd, { bigint: true }))
+}
+
+/**
+ * Returns the space and the inodes that a planned tree takes on a disk, including the inodes for the deployment's own
+ * records. A directory or a symlink takes a block, too.
+ */
+export function spaceFor({ files, directories, symlinks }: ExtractionPlan): NeededSpace {
+  const others = directories.length + symlinks.length
+  const sizes = new Float64Array(files.length + others).fill(1)
+  let at = 0
+  for (const size of files.sizes()) sizes[at++] = size
+  return { sizes, inodes: sizes.length + OWN_INODES }
+}
+
+function asHostError<Made>(path: string, action: () => Made): Made {
+  try {
+    return action()
+  } catch (error) {
+    const errno = errnoOf(error)
+    if (errno === 'EEXIST') throw unsafeEntry(path, 'has the same name as another entry on this file system')
+    if (errno === 'ENAMETOOLONG') throw unsafeEntry(path, 'has a path that is too long for this file system')
+    throw toHostError(error, `extracting "${path}"`)
+  }
+}
+
+/** The target and the limits of an extraction. */
+export interface Extraction {
+  /** An existing, empty, private directory. If the extraction throws, the caller removes what was written. */
+  readonly target: string
+  readonly limits: ExtractionLimits
+  readonly signal?: AbortSignal | undefined
+}

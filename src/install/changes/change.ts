@@ -1,0 +1,276 @@
+import { linkSync, lstatSync, realpathSync, renameSync, rmdirSync, type Stats, unlinkSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { z } from 'zod/mini'
+import { isWithoutLinks, linkOrClaimSync, makeOpenDirectorySync, syncDirectory } from '../files/durable.ts'
+import { type OpenDirectory, withDirectorySync } from '../files/open.ts'
+import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
+import { type Place, placeAt } from '../host/layout.ts'
+import {
+  type HeldEnds,
+  identify,
+  isMovedBack,
+  justAppeared,
+  type Move,
+  makeMove,
+  moveBack,
+  moveSchema,
+  type PlannedMove,
+  requireFree,
+  syncFolders,
+  type Undone,
+} from './move.ts'
+import {
+  isPlacePath,
+  isSettingsMove,
+  partsDirectorySchema,
+  settingsPathSchema,
+  stagedBy,
+  stagedPathSchema,
+} from './paths.ts'
+
+/**
+ * The changes that a deployment makes outside its staging folder, as data. The journal announces them, with everything
+ * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
+ */
+export const changeSchema = z.lazy(() =>
+  z.discriminatedUnion('type', [
+    z.object({ type: z.literal('make_directory'), path: partsDirectorySchema }),
+    moveSchema,
+    createdFileSchema,
+  ]),
+)
+export type Change = z.infer<typeof changeSchema>
+
+/** A change that is not announced yet. The file or tree that it moves is identified when the change is announced. */
+export type PlannedChange = Exclude<Change, Move> | PlannedMove
+
+/** True if the change takes nothing from, and puts nothing into, the staging folder of another deployment. */
+export function isOfDeployment(change: Change, deploymentId: string): boolean {
+  const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : []
+  return paths.every(path => [undefined, deploymentId].includes(stagedBy(path)))
+}
+
+/** Returns the places that changes move a tree out of or into, each once. */
+export function placesIn(changes: readonly Change[]): Place[] {
+  const trees = changes.filter(change => change.type === 'move' && !isSettingsMove(change))
+  const paths = trees.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
+  return [...new Set(paths)].filter(isPlacePath).map(placeAt)
+}
+
+/**
+ * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
+ * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
+ * path to be created is taken. Also throws as `requireFree` does. An impossible change must not be announced, because
+ * undoing it might move the host's own files.
+ */
+export async function announceable(root: string, change: PlannedChange): Promise<Change> {
+  if (change.type === 'move') return { ...change, ...(await identify(root, change)) }
+  if (pathExistsSync(join(root, change.path))) throw justAppeared(change.path)
+  return change.type === 'create_file' ? identifyFileSync(root, change) : change
+}
+
+/** Each move keeps the folders of its two ends open, and a process is often limited to 1,024 descriptors. */
+const MAX_OPEN_MOVES = 100
+
+/**
+ * Makes independent changes, one right after another. Makes moves durable only afterwards, in groups of at most 100,
+ * because each move keeps descriptors open until it is durable. Other changes are durable at once. Calls `reach` with
+ * the index of each change before the change is made. Never replaces an existing file. Sets aside files that another
+ * process has put in the place of a new version, and returns the paths to which they were moved.
+ */
+export async function applyChanges(
+  root: string,
+  changes: readonly PlannedChange[],
+  reach: (index: number) => void = () => undefined,
+): Promise<readonly string[]> {
+  const open: HeldEnds[] = []
+  const setAside: string[] = []
+  try {
+    for (const [index, change] of changes.entries()) {
+      reach(index)
+      if (open.length === MAX_OPEN_MOVES) await syncAndClose(open)
+      if (change.type === 'move') {
+        requireFree(root, change)
+        const { ends, setAside: found } = await makeMove(root, change)
+        open.push(ends)
+        setAside.push(...found)
+      } else await make(root, change)
+    }
+    await syncAndClose(open)
+    return setAside
+  } finally {
+    for (const ends of open) ends.close()
+  }
+}
+
+/** Makes moves durable, and closes the folders that are open for them. */
+async function syncAndClose(open: HeldEnds[]): Promise<void> {
+  await syncFolders(open)
+  for (const ends of open.splice(0)) ends.close()
+}
+
+/** Makes the change, which is durable on return. */
+async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): Promise<void> {
+  if (change.type === 'create_file') return await createFromStaged(root, change)
+  makeOpenDirectorySync(join(root, change.path))
+  await syncDirectory(dirname(join(root, change.path)))
+}
+
+/**
+ * Undoes a change, whether it was made, half made or not made at all. May be repeated. Sets aside, and never removes,
+ * files that another process has put in the way. For a move, throws as `moveBack` does.
+ */
+export async function undoChange(root: string, change: Change): Promise<Undone> {
+  switch (change.type) {
+    case 'make_directory':
+      await removeIfEmpty(join(root, change.path))
+      return { wasMade: false, setAside: [] }
+    case 'move':
+      return await moveBack(root, change)
+    case 'create_file':
+      return { wasMade: await removeCreated(root, change), setAside: [] }
+  }
+}
+
+/** True if a move was certainly not made, or is certainly undone: the file or tree is at its source. */
+export function isBack(root: string, change: Change): boolean {
+  return change.type === 'move' && isMovedBack(root, change)
+}
+
+/** True if the host differs from its state before this change; a directory that was only created does not count. */
+export function isMade(root: string, change: Change): boolean {
+  switch (change.type) {
+    case 'make_directory':
+      return false
+    case 'move':
+      return !isMovedBack(root, change)
+    case 'create_file':
+      return isCreated(root, change)
+  }
+}
+
+/** Describes a change for an operator who has to undo it by hand. */
+export function describeChange(change: Change): string {
+  switch (change.type) {
+    case 'make_directory':
+      return `the directory ${change.path} was created`
+    case 'move':
+      return `${change.from} was moved to ${change.to}`
+    case 'create_file':
+      return `${change.path} was created`
+  }
+}
+
+/** Describes the undo of a change. */
+export function describeUndo(change: Exclude<Change, { type: 'make_directory' }>): string {
+  return change.type === 'move'
+    ? `moved ${change.to} back to ${change.from}`
+    : `removed ${change.path}, which the deployment had created`
+}
+
+/**
+ * Describes a lost kept path, as seen from the place to which the path's tree returns. One of `changes` moved that
+ * tree.
+ */
+export function describeLost(path: string, changes: readonly Change[]): string {
+  const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`))
+  const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`
+  return `${place} was removed or replaced by another process after the deployment began, and cannot be put back`
+}
+
+/** Never throws, because an empty directory that stays does no harm. */
+async function removeIfEmpty(path: string): Promise<void> {
+  try {
+    rmdirSync(path)
+    await syncDirectory(dirname(path))
+  } catch {
+    // The directory is not empty, is gone already, or cannot be removed.
+  }
+}
+
+/**
+ * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. If the
+ * file system has no hard links, an empty file claims the name, and the staged file then replaces the empty one.
+ */
+const createdFileSchema = z.object({
+  type: z.literal('create_file'),
+  staged: stagedPathSchema,
+  path: settingsPathSchema,
+  /** The inode of the staged file. */
+  ino: z.exactOptional(z.string().check(z.regex(/^[0-9]{1,20}$/))),
+})
+type CreatedFile = z.infer<typeof createdFileSchema>
+
+/** Returns the file as it is announced, with the inode of the staged file. */
+function identifyFileSync(root: string, file: CreatedFile): CreatedFile {
+  return { ...file, ino: String(lstatSync(join(root, file.staged), { bigint: true }).ino) }
+}
+
+/** Creates the file, durably. Never replaces another file. */
+async function createFromStaged(root: string, { staged, path }: CreatedFile): Promise<void> {
+  const [from, to] = [join(root, staged), join(root, path)]
+  if (!linkOrClaimSync(from, to)) await syncDirectory(dirname(from))
+  await syncDirectory(dirname(to))
+}
+
+/** Removes the file at the path if it is the created file. Returns whether it was removed. */
+async function removeCreated(root: string, file: CreatedFile): Promise<boolean> {
+  const [staged, path] = [join(root, file.staged), join(root, file.path)]
+  const wasMade = withShelf(path, shelf => {
+    if (!isOurs(root, file, shelf)) return false
+    const at = shelf.entry(basename(path))
+    if (pathExistsSync(staged)) unlinkSync(at)
+    // Return the file to staging, where it proves that a file created at the path later is not ours.
+    else renameSync(at, staged)
+    return true
+  })
+  if (wasMade) await syncDirectory(dirname(path))
+  return wasMade
+}
+
+/** True if the file at the path is the created file. */
+function isCreated(root: string, file: CreatedFile): boolean {
+  return withShelf(join(root, file.path), shelf => isOurs(root, file, shelf))
+}
+
+/** Opens the path's folder. Follows a symlink to it, because an operator may have set up a shelf as a symlink. */
+function withShelf(path: string, act: (shelf: OpenDirectory) => boolean): boolean {
+  return pathExistsSync(dirname(path)) && withDirectorySync(realpathSync(dirname(path)), act)
+}
+
+function isOurs(root: string, file: CreatedFile, shelf: OpenDirectory): boolean {
+  const path = join(root, file.staged)
+  const there = statEntry(shelf, basename(file.path))
+  if (there === undefined) return false
+  const staged = lstatIfPresentSync(path)
+  if (staged === undefined) return String(there.ino) === file.ino && pathExistsSync(dirname(path))
+  return isSame(staged, there) || (isClaim(there) && !hasLinks(path))
+}
+
+/** True if the file system has hard links. Only without them does this action claim a path with an empty file. */
+function hasLinks(path: string): boolean {
+  try {
+    linkSync(path, `${path}.link`)
+    unlinkSync(`${path}.link`)
+    return true
+  } catch (error) {
+    return !isWithoutLinks(error)
+  }
+}
+
+function isSame(a: Stats, b: Stats): boolean {
+  return a.ino === b.ino && a.dev === b.dev
+}
+
+function isClaim(found: Stats): boolean {
+  return found.isFile() && found.size === 0 && found.uid === process.getuid?.() && (found.mode & 0o777) === 0o600
+}
+
+function statEntry(folder: OpenDirectory, name: string): Stats | undefined {
+  try {
+    return lstatSync(folder.entry(name))
+  } catch (error) {
+    if (isAbsent(error)) return undefined
+    throw error
+  }
+}

@@ -1,0 +1,189 @@
+import { randomUUID } from 'node:crypto'
+import { readdirSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { DeploymentError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
+import { makePrivateDirectories, ownerOfTemporary } from '../files/durable.ts'
+import { toHostError } from '../files/errors.ts'
+import { removeTree } from '../files/remove-tree.ts'
+import { mountPointsIn } from '../files/space.ts'
+import { isAbsent, lstatIfPresentSync } from '../files/walk.ts'
+import { type Layout, stagingPath } from '../host/layout.ts'
+import { pidExists } from '../host/process-identity.ts'
+import {
+  type Installation,
+  type KnownRecord,
+  type RecordedHost,
+  readHostRecord,
+  recordDiscarded,
+  recordInstalled,
+  restoreRecord,
+} from '../host/record.ts'
+import { pruneTreeRecords, type TreeIdentity } from '../trees/record.ts'
+
+/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
+const DISCARDED = 'discarded-'
+
+/** One hour: far longer than writing one file takes. */
+const LONGEST_WRITE_MS = 3_600_000
+
+/**
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
+ * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
+ * folder, where `cleanStaging` deletes them.
+ *
+ * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
+ * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
+ * only another call moves or records the remaining snapshots.
+ */
+export async function finishCommitted(
+  { layout, log }: RecordedHost,
+  installation: Installation,
+  known: KnownRecord | undefined,
+): Promise<boolean> {
+  if (known !== undefined) await restoreRecord({ layout, log }, known, installation)
+  await recordInstalled(layout, installation)
+  const left = await discard(layout, log, installation.discard)
+  const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)))
+  return isRecorded
+}
+
+/**
+ * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
+ * gone. Logs a warning for each failure. The caller holds the lock.
+ */
+export async function retryDiscarded(layout: Layout, log: Log): Promise<void> {
+  const before = discardedIn(layout)
+  await orWarn(log, async () => {
+    const left = await discard(layout, log, before)
+    if (left.length < before.length) await recordDiscarded(layout, left)
+  })
+}
+
+/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
+function discardedIn(layout: Layout): readonly string[] {
+  try {
+    return readHostRecord(layout).discard
+  } catch {
+    return []
+  }
+}
+
+/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
+async function discard(layout: Layout, log: Log, paths: readonly string[]): Promise<string[]> {
+  const left: string[] = []
+  for (const path of paths) if (!(await orWarn(log, () => putAside(layout, path)))) left.push(path)
+  return left
+}
+
+async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<void> {
+  await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])])
+}
+
+/**
+ * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
+ * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
+ */
+export function discardStaging(layout: Layout, deploymentId: string): void {
+  try {
+    renameSync(stagingPath(layout, deploymentId), join(layout.staging, `${DISCARDED}${deploymentId}`))
+  } catch (error) {
+    if (!isAbsent(error)) throw error
+  }
+}
+
+/**
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
+ * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
+ * this host's own files.
+ *
+ * The caller holds the lock, and no journal needs a staged file.
+ */
+export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
+  for (const name of readdirSync(layout.staging)) {
+    const path = join(layout.staging, name)
+    await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)))
+  }
+  await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)))
+}
+
+/**
+ * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
+ * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
+ * because the holder of the lock has already removed those that no process could still be writing.
+ */
+export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
+  for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
+    for (const name of readdirSync(folder)) {
+      const owner = ownerOfTemporary(name)
+      if (owner === undefined || name.startsWith(`${basename(layout.lock)}.`)) continue
+      const found = lstatIfPresentSync(join(folder, name))
+      // This action creates no directory with a temporary name.
+      if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
+        await orWarn(log, () => unlinkSync(join(folder, name)))
+    }
+  }
+}
+
+/**
+ * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
+ * container may have had the same id as a process that exists here.
+ */
+function mayBeWriting(pid: number, writtenAtMs: number): boolean {
+  return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS
+}
+
+/**
+ * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
+ * the staging folder if this run cannot.
+ */
+function putAside(layout: Layout, path: string): void {
+  try {
+    const [mounted] = mountPointsIn(join(layout.root, path))
+    if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
+    // The name is random, because a name made from the id and the version could be too long.
+    renameSync(join(layout.root, path), join(layout.staging, `${DISCARDED}${randomUUID()}`))
+  } catch (error) {
+    if (!isAbsent(error)) throw error
+  }
+}
+
+/**
+ * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
+ * killed before staging anything leaves an empty folder.
+ */
+async function setStagingAside(layout: Layout, log: Log, name: string): Promise<void> {
+  const path = join(layout.staging, name)
+  if (tryRemoveEmptySync(path)) return
+  const folder = join(layout.snapshots, 'set-aside')
+  await makePrivateDirectories(folder)
+  const aside = join(folder, `${Date.now()}-staging-${name}`.slice(0, 200))
+  renameSync(path, aside)
+  log.warning(
+    `The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`,
+  )
+}
+
+function tryRemoveEmptySync(path: string): boolean {
+  try {
+    rmdirSync(path)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function usedTrees(layout: Layout): TreeIdentity[] {
+  const { installed, removed } = readHostRecord(layout)
+  return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)]
+}
+
+async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolean> {
+  try {
+    await act()
+    return true
+  } catch (error) {
+    log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`)
+    return false
+  }
+}

@@ -1,0 +1,303 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { DeployError } from '../../core/errors.ts'
+import { statesBetween } from '../../core/state-machine.ts'
+import { nameOf, stagingPath } from '../host/layout.ts'
+import { requireSafeDirectory } from '../host/ownership.ts'
+import { type KnownRecord, tryToRestoreRecord, withPending } from '../host/record.ts'
+import { requireNothingStranded } from '../host/switchable.ts'
+import { buildEnd, type DeploymentEnd, flowOf, nameRun } from '../journal/facts.ts'
+import { openJournal, removeJournal } from '../journal/journal.ts'
+import { announcedIn, type CommitRecord, findCommit, findHostRecord, pendingChanges } from '../journal/records.ts'
+import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
+import type { Host } from '../reports/host.ts'
+import {
+  describeRecovered,
+  isReportedAlike,
+  type LocalReport,
+  restoredUnhealthy,
+  rollbackProblems,
+} from '../reports/local-report.ts'
+import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
+import { isOfFile, isPendingAfter, type RollbackRequest, type RolledBack, rollBack } from '../transaction/rollback.ts'
+import { undoChanges } from '../transaction/undo.ts'
+import { cleanStaging, discardStaging, finishCommitted, removeStrayTemporaries, retryDiscarded } from './cleanup.ts'
+import {
+  changedPlaces,
+  countAttempts,
+  type DeadRun,
+  findAccepted,
+  findEnd,
+  interruptedState,
+  needsRollback,
+  readRecords,
+  stillInconsistent,
+  verifyRecoverable,
+  wasUnfinished,
+} from './dead-run.ts'
+import { checksAfter, findPending, findServices, restorePending } from './services.ts'
+
+/**
+ * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
+ * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
+ * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded`
+ * does. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
+ * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ */
+export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
+  const { layout, log } = host
+  await removeStrayTemporaries(layout, log)
+  const wasPending = new Set(findPending(layout).map(nameOf))
+  const recovered = await recoverJournal(host)
+  // No transaction moves a stranded tree, so no rollback moves it back.
+  requireNothingStranded(layout)
+  const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)))
+  await restorePending(host, pending)
+  return recovered
+}
+
+/**
+ * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
+ * or an empty one.
+ */
+async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined> {
+  const { layout, log } = host
+  const records = readRecords(layout)
+  const [begin] = records
+  if (begin?.record !== 'begin') {
+    await removeLeftovers(host)
+    return undefined
+  }
+  // The run may have been the first to install anything in one of these directories.
+  const directories = new Set(changedPlaces(records).map(({ directory }) => directory))
+  for (const directory of directories) requireSafeDirectory(host, directory)
+  log.group('Recovering an interrupted deployment', 'at once')
+  const journal = openJournal(layout.journal, host.secrets.redact)
+  try {
+    const record = recordFromJournal(begin.facts, records)
+    const { drift: _, ...words } = record.facts
+    host.secrets.know(words)
+    return await recoverRun(host, { begin, records, journal, record })
+  } finally {
+    journal.close()
+  }
+}
+
+async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
+  const { begin, records, journal, record } = run
+  const attempts = countAttempts(host, records)
+  const known = findEnd(records)
+  verifyRecoverable(host, records)
+  if (needsRollback(records))
+    await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id })
+  const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run)
+  const wasReported = attempts > 0 && end === known
+  if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
+  if (end !== known) await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) })
+  await enterTerminal(host, record, end)
+  const closed = await closeDeployment(host, {
+    record,
+    end,
+    address: begin.report_address,
+    accepted: known && isReportedAlike(end, known) ? findAccepted(records) : undefined,
+    onAccepted: async attempts => void (await journal.append({ record: 'reported', attempts })),
+  })
+  if (closed.unwritten !== undefined) host.log.warning(closed.unwritten)
+  if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
+  if (isUnfinished) host.grace.cancelled.throwIfAborted()
+  if (unwritten !== undefined) throw unwritten
+  await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost })
+  logRecovered(host, closed.report, known)
+  return closed
+}
+
+/** Removes what no recovery needs, once the host's record is as the journal says. */
+async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
+  const { layout, log } = host
+  await retryDiscarded(layout, log)
+  if (ended === undefined) await cleanStaging(layout, log)
+  else await endJournal(host, ended)
+}
+
+/**
+ * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
+ * logs only the cleanup, or that the restored version is not healthy.
+ */
+function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
+  const isNews = known === undefined || known.rollback?.restored === false
+  const unhealthy = restoredUnhealthy(report)
+  if (unhealthy !== undefined) log.error(unhealthy)
+  else if (isNews && report.outcome === 'inconsistent')
+    log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '))
+  else if (isNews) log.notice(describeRecovered(report))
+  else log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`)
+  const isSaid = unhealthy !== undefined || (isNews && report.outcome === 'inconsistent')
+  if (!isSaid) for (const problem of rollbackProblems(report)) log.warning(problem)
+  if (isNews) recovery?.onRecovered?.(unhealthy ?? describeRecovered(report))
+}
+
+/**
+ * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
+ * space. If the flow had failed because it could not roll back, ends the flow again.
+ */
+async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
+  const flow = flows[flowOf(record.facts)]
+  const running = interruptedState({ flows }, record)
+  const terminal = terminalState(end)
+  if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal) return
+  for (const state of statesBetween(flow, running, terminal)) await record.enter({ state, at: end.completed_at })
+}
+
+function terminalState({ outcome }: DeploymentEnd): string {
+  if (outcome === 'success') return 'succeeded'
+  return outcome === 'rolled_back' ? 'rolled_back' : 'failed'
+}
+
+/** The second half of the sentence about an interrupted run. */
+const ROLLED_BACK = {
+  failed: 'before it had changed anything',
+  rolled_back: 'and rolled back afterwards',
+  inconsistent: 'and could not be rolled back',
+} as const
+
+const DAMAGED = 'and rolled back afterwards, but not all files are as before'
+
+/** The end of a dead run, as its recovery found or made it. */
+interface RecoveredEnd {
+  readonly end: DeploymentEnd
+  /** Whether another recovery has to continue: this one was cancelled, or could not record the restored services. */
+  readonly isUnfinished?: boolean
+  /**
+   * The error that leaves work to another recovery: the host's record, or the pending services in that record, could
+   * not be written.
+   */
+  readonly unwritten?: DeployError | undefined
+  /** Whether a kept path could not be put back. */
+  readonly hasLost?: boolean | undefined
+}
+
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
+async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
+  const commit = findCommit(run.records)
+  if (commit !== undefined) return await endCommitted(host, run, commit)
+  // Everything that follows reads the host's record.
+  const known = knownRecord(run)
+  const unwritten = known && (await tryToRestoreRecord(host, known))
+  const request = rollbackOf(host, run)
+  const ended = await endRolledBack(request, run, interruptedState(host, run.record))
+  return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 }
+}
+
+/**
+ * Returns the record of the host as the run knew it. If the rollback of the run left a problem, all services that the
+ * run changed are pending in this record, because the run may have noted any of them.
+ */
+function knownRecord({ records, record: { facts } }: DeadRun): KnownRecord | undefined {
+  const found = findHostRecord(records)
+  if (found === undefined) return undefined
+  const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0
+  const services = records.flatMap(entry => (entry.record === 'service' ? [entry.part] : []))
+  const unrestored = hasProblem ? services : []
+  const installed = withPending(found.installed, row => isPendingAfter(row, { of: facts, unrestored }))
+  return { record: { ...found, installed } }
+}
+
+/**
+ * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
+ * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
+ * the run was interrupted.
+ */
+async function endRolledBack(request: RollbackRequest, run: DeadRun, state: string): Promise<RecoveredEnd> {
+  const { records } = run
+  const known = findEnd(records)
+  if (known !== undefined && known.rollback?.restored !== false)
+    return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known }
+  const { outcome, rollback, ...left } = await rollBack(request)
+  if (known !== undefined && rollback?.restored === false)
+    return { end: isDeepStrictEqual(known.rollback, rollback) ? known : { ...known, rollback } }
+  const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome]
+  const message = `The run was interrupted in state ${state} ${fate}.`
+  // The message of an earlier recovery says that the run could not be rolled back.
+  const cause = known?.error?.code === 'interrupted' ? null : known?.error
+  const end = buildEnd(new Date(), {
+    outcome,
+    rollback,
+    changed: rollback?.restored === false,
+    error: cause ?? { code: 'interrupted', message, step: null },
+  })
+  return { end, isUnfinished: isLeft(left), unwritten: left.unwritten }
+}
+
+/**
+ * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
+ * using the files by now, so the files are not compared again.
+ */
+async function endRestored(request: RollbackRequest, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
+  const { rollback, ...left } = await rollBack({ ...request, places: [] })
+  if (rollback === null || known.rollback === null) return { end: known }
+  const places = changedPlaces(run.records)
+  const damage = known.rollback.problems.filter(problem => isOfFile(problem, places))
+  const { healthy, problems } = rollback
+  // Both lists name the lost kept paths.
+  const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] }
+  return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
+}
+
+function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {
+  return isUnfinished === true || unchecked !== undefined
+}
+
+function rollbackOf(host: Host, run: DeadRun): RollbackRequest & { readonly lost: readonly string[] } {
+  const { layout, log, grace, recovery } = host
+  const { begin, records, journal, record } = run
+  const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
+  const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []))
+  const found = findServices(host, run)
+  const changeLog = { root: layout.root, journal, log, onLost: (problem: string) => void lost.push(problem) }
+  return {
+    layout,
+    log,
+    grace,
+    places: changedPlaces(records),
+    keepPaths: begin.keep_paths,
+    stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+    byContent: true,
+    of: record.facts,
+    ...found,
+    healthchecks: async () => await checksAfter(host, run, found),
+    undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
+    lost,
+    onFilesRestored: recovery?.onFilesRestored,
+  }
+}
+
+/** Ends a run that died after its commit: the new version stays. */
+async function endCommitted(host: Host, run: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
+  const { records } = run
+  await finishCommitted(host, { removed: [], ...commit }, knownRecord(run))
+  const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')
+  return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
+}
+
+/** A deployment that needs no more recovery. */
+interface EndedRun {
+  readonly id: string
+  /** Whether a kept path could not be put back. The staged files may then contain a copy of it. */
+  readonly hasLost?: boolean | undefined
+}
+
+/**
+ * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
+ * staged files aside instead.
+ */
+export async function endJournal({ layout, log }: Host, { id, hasLost = false }: EndedRun): Promise<void> {
+  if (!hasLost) discardStaging(layout, id)
+  await removeJournal(layout.journal)
+  await cleanStaging(layout, log)
+}
+
+/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
+export async function emptyStaging({ layout, log }: Host, deploymentId: string): Promise<void> {
+  discardStaging(layout, deploymentId)
+  await cleanStaging(layout, log)
+}

@@ -1,0 +1,150 @@
+import type { HostConfig } from '../../core/plan/host-config.ts'
+import { toHostError } from '../files/errors.ts'
+import { isSamePlace, type Layout, nameOf, placeOf } from '../host/layout.ts'
+import { readInstalled, recordPending } from '../host/record.ts'
+import type { InstalledRow } from '../host/rows.ts'
+import { type Host, readHostConfig } from '../reports/host.ts'
+import { restoreServices, type ServiceChange } from '../services/changes.ts'
+import { checkOfRestored, findUnhealthy, type RestoredCheck, uniqueChecks } from '../services/health.ts'
+import { findNamed, findServiceOf, keyOfService } from '../services/supervise.ts'
+import { isRunBy, type UnreachableService } from '../transaction/rollback.ts'
+import { changedPlaces, type DeadRun } from './dead-run.ts'
+
+// A journal may have been written by a process that is allowed to write below the project root, and to do nothing else.
+// So it can only make a recovery restart, stop and check services that this run's host config names for a recorded part.
+
+/** The services that a dead run acted on. */
+export interface FoundServices {
+  readonly services: readonly ServiceChange[]
+  readonly unreachable: readonly UnreachableService[]
+}
+
+/** Finds the services that a dead run acted on in the host config of this run. */
+export function findServices(host: Host, run: DeadRun): FoundServices {
+  const config = readHostConfig(host)
+  const rows = tryToReadInstalled(host.layout)
+  const services: ServiceChange[] = []
+  const unreachable = new Map<string | null, UnreachableService>()
+  for (const entry of run.records) {
+    if (entry.record !== 'service') continue
+    const { part, was_running } = entry
+    const why = typeof config === 'string' ? config : whyNot(run, rows, entry)
+    const service = typeof config === 'string' ? undefined : findNamed(config, part)
+    if (why === undefined && service !== undefined) services.push({ service, part, was_running, replicas: null })
+    else if (!unreachable.has(part))
+      unreachable.set(part, { part, was_running, why: why ?? 'the host config has no such service' })
+  }
+  return { services, unreachable: [...unreachable.values()] }
+}
+
+/**
+ * Returns why a recovery must not act on a service: no row has the service's part. A service that was not running may
+ * still be stopped if the run moved a tree into the part's place, as a first install does.
+ */
+function whyNot(
+  run: DeadRun,
+  rows: readonly InstalledRow[],
+  { part, was_running }: Pick<ServiceChange, 'part' | 'was_running'>,
+): string | undefined {
+  if (rows.some(row => isRunBy(row, part, run.record.facts))) return undefined
+  const places = changedPlaces(run.records)
+  if (!was_running && (part === null ? places.length > 0 : places.some(({ id }) => id === part))) return undefined
+  return part === null ? 'no part of the project is installed' : `${part} is not installed`
+}
+
+/** Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before. */
+export async function checksAfter(
+  host: Host,
+  run: DeadRun,
+  { services, unreachable }: FoundServices,
+): Promise<RestoredCheck[]> {
+  const config = readHostConfig(host)
+  if (typeof config === 'string') return []
+  const places = changedPlaces(run.records)
+  const checks: RestoredCheck[] = []
+  for (const row of tryToReadInstalled(host.layout)) {
+    const runs = ({ part }: Pick<ServiceChange, 'part'>): boolean => isRunBy(row, part, run.record.facts)
+    const own = services.filter(runs)
+    const isChanged = places.some(place => isSamePlace(place, placeOf(row)))
+    if (unreachable.some(runs) || own.some(change => !change.was_running) || (own.length === 0 && !isChanged)) continue
+    const found = own.length > 0 ? own : [await findServiceOf(config, row.id, { signal: host.grace.restoring })]
+    for (const named of found) checks.push(checkOfRestored(config, row, named?.service ?? null))
+  }
+  return uniqueChecks(checks)
+}
+
+/** Returns the rows of the parts whose service an earlier rollback or recovery left pending. */
+export function findPending(layout: Layout): readonly InstalledRow[] {
+  return tryToReadInstalled(layout).filter(row => row.service_pending === true)
+}
+
+/**
+ * Restarts and checks services that are pending, as far as the host config of this run names services for these parts.
+ * A service that was restarted and checked is no longer pending, whatever the check has found. Never throws: logs a
+ * warning for anything that later runs have to repeat, and stops after a cancel.
+ */
+export async function restorePending(host: Host, pending: readonly InstalledRow[]): Promise<void> {
+  try {
+    await restoreAll(host, pending)
+  } catch (error) {
+    if (host.grace.cancelled.aborted) return
+    const { message } = toHostError(error, 'restarting and checking services')
+    host.log.warning(`Services that an earlier run left are still pending; later runs try again: ${message}`)
+  }
+}
+
+async function restoreAll(host: Host, pending: readonly InstalledRow[]): Promise<void> {
+  const { layout, log, grace, recovery } = host
+  const config = readHostConfig(host)
+  if (typeof config === 'string' || pending.length === 0) return
+  const groups = await groupByService(host, config, pending)
+  if (groups.length === 0) return
+  log.group('Restarting services that an earlier run left', 'at once')
+  const starts =
+    (await recovery?.onFilesRestored?.(
+      true,
+      groups.map(({ change }) => change),
+    )) ?? 'now'
+  for (const { change, rows } of groups) {
+    const { problems } = await restoreServices([change], { log, signal: grace.restoring, starts })
+    for (const problem of problems) log.warning(problem)
+    if (problems.length > 0 || starts === 'queued') continue
+    const checks = rows.map(row => checkOfRestored(config, row, change.service))
+    const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled })
+    for (const finding of findings) log.warning(finding)
+    const done = new Set(rows.map(nameOf))
+    await recordPending(layout, row => row.service_pending === true && !done.has(nameOf(row)))
+  }
+}
+
+/** A service, and the pending rows of the parts that it runs. */
+interface PendingService {
+  readonly change: ServiceChange
+  readonly rows: InstalledRow[]
+}
+
+async function groupByService(
+  { grace }: Host,
+  config: HostConfig,
+  pending: readonly InstalledRow[],
+): Promise<readonly PendingService[]> {
+  const groups = new Map<string, PendingService>()
+  for (const row of pending) {
+    const named = await findServiceOf(config, row.id, { signal: grace.restoring })
+    if (named === undefined) continue
+    const key = keyOfService(named.service)
+    const group = groups.get(key) ?? { change: { ...named, was_running: true, replicas: null }, rows: [] }
+    group.rows.push(row)
+    groups.set(key, group)
+  }
+  return [...groups.values()]
+}
+
+/** Returns no rows if the record cannot be read: whatever needs the record reports that. */
+function tryToReadInstalled(layout: Layout): readonly InstalledRow[] {
+  try {
+    return readInstalled(layout)
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,327 @@
+import { statfsSync } from 'node:fs'
+import { byteShortage } from '../../core/bytes.ts'
+import { type DeployError, DeploymentError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
+import { createStateMachine, type StateMachine, type Transitions } from '../../core/state-machine.ts'
+import { bytesInWords, countInWords, listAll } from '../../core/text.ts'
+import type { Wire } from '../../net/wire.ts'
+import type { Grace } from '../files/child-process.ts'
+import { hearSignals } from '../files/time-slice.ts'
+import { type Layout, layoutOf } from '../host/layout.ts'
+import { uniteKeepPaths } from '../host/snapshots.ts'
+import { buildEnd, type DeploymentFacts } from '../journal/facts.ts'
+import type { ClosedDeployment } from '../reports/close.ts'
+import type { Flows, Host } from '../reports/host.ts'
+import { buildLocalReport, type LocalReport, notSent, readRunningVersion } from '../reports/local-report.ts'
+import type { ReportSender } from '../reports/sender.ts'
+import {
+  createDeploymentRecord,
+  type Deployment,
+  type DeploymentRecord,
+  type HostRequest,
+  type Tools,
+} from '../transaction/record.ts'
+import { DriftCheck } from '../trees/drift.ts'
+
+/** The connections to a hub. */
+export interface HubWires {
+  /** Cancelled by the run's signal. */
+  readonly wire: Wire
+  /** For reports, which are sent even after a cancel: the run's signal does not end these requests. */
+  readonly reportWire: Wire
+}
+
+/**
+ * Observes a run while it is in progress. If the run is killed before `onEnded`, the latest `interrupted` argument is
+ * the run's report.
+ */
+interface RunObserver {
+  /** The run has the host. If it is killed after this call, a later run may have to recover and report it. */
+  onBegun(interrupted: LocalReport): void
+  /** The run has entered its next state. */
+  onProgress(interrupted: LocalReport): void
+  /** The outcome is known, and recorded on the host if possible. The report to the hub, if any, follows. */
+  onEnded(ended: EndedDeployment): void
+  /** An earlier, interrupted deployment has been recovered, as the sentence says. */
+  onRecovered?(sentence: string): void
+}
+
+export interface EndedDeployment extends ClosedDeployment {
+  /** The error that made the deployment fail; undefined if the deployment succeeded. */
+  error: DeployError | undefined
+  /** For the post step of a cancelled run: see `writeHandover`. */
+  handover?: string | undefined
+  /** The changes that a real run would make; only for a dry run that succeeded. */
+  dryRun?: DryRunResult | undefined
+}
+
+/** The tools that a deployment works with. */
+export interface DeploymentTools extends Tools {
+  readonly wires: HubWires
+  /** The limits for the work after a cancel. */
+  readonly grace: Grace
+  readonly observer: RunObserver
+  readonly flows: Flows
+}
+
+/** The last state of a flow. */
+export type TerminalState = 'succeeded' | 'failed' | 'rolled_back'
+
+/** A deployment in progress, under a contract with these states. */
+export interface RunningDeployment<State extends string = TerminalState> extends Deployment {
+  readonly tools: DeploymentTools
+  readonly host: Host
+  readonly state: string
+  /** Enters the next state in the state table, the journal, the log and the outputs. Handles pending signals first. */
+  enter(state: State): Promise<void>
+  /**
+   * Rereads the version that this host runs and the paths that it keeps. Returns the report to use if the run is killed
+   * after this call.
+   */
+  noteRunning(): LocalReport
+}
+
+export interface DeploymentStart<State extends string> {
+  transitions: Transitions<State | 'pending'>
+  facts: DeploymentFacts
+  /** Undefined if there is no hub to report to. */
+  sender: ReportSender | undefined
+  /** Returns the keep-paths that the host's record adds to those of the request. */
+  recordedKeepPaths?(layout: Layout): readonly string[]
+}
+
+export function startDeployment<State extends string>(
+  request: HostRequest,
+  tools: DeploymentTools,
+  { transitions, facts, sender, recordedKeepPaths }: DeploymentStart<State>,
+): RunningDeployment<State> {
+  const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
+  const host = hostOf(tools, { ...request, sender })
+  tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)])
+  const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
+  let running: string | null = null
+  let { keepPaths } = request
+  const interrupted = (): LocalReport => reportKilled({ record, machine, found: running }, tools.now())
+  return {
+    request,
+    tools,
+    layout: host.layout,
+    record,
+    host,
+    drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
+    get keepPaths() {
+      return keepPaths
+    },
+    get state() {
+      return machine.current
+    },
+    async enter(state) {
+      // A state may compute for a long time without hearing signals, so a cancel is heard here, before the next state.
+      await hearSignals()
+      const change = machine.enter(state)
+      logState(tools.log, state, transitions[state])
+      await record.enter(change)
+      tools.observer.onProgress(interrupted())
+    },
+    noteRunning() {
+      running = readRunningVersion(host.layout, record.facts)
+      keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths)
+      return interrupted()
+    },
+  }
+}
+
+/**
+ * A final state does no work, and the run's last sentence says how the run ended. A state that can be rolled back
+ * changes the host, so its group is logged at once.
+ */
+function logState(log: Log, state: string, next: readonly string[]): void {
+  if (next.length === 0) log.end()
+  else log.group(state, next.includes('rolled_back') ? 'at once' : undefined)
+}
+
+/** How far a run has progressed. */
+interface Progress {
+  readonly record: DeploymentRecord
+  readonly machine: Pick<StateMachine<string>, 'current' | 'history'>
+  /** The version that the host was running when this run examined it. */
+  readonly found: string | null
+}
+
+/** Builds the report to use if the run is killed now. */
+function reportKilled({ record, machine, found }: Progress, at: Date): LocalReport {
+  const running_version = runningIn(machine, { before: found, after: record.facts.version })
+  const end = buildEnd(at, { outcome: 'interrupted' })
+  return buildLocalReport(record, end, { reported: notSent(null), running_version })
+}
+
+/**
+ * Returns the running version to report if the run is killed now. Returns null if a kill now may leave the host with
+ * neither version intact until the host is recovered.
+ */
+function runningIn(
+  { current, history }: Pick<StateMachine<string>, 'current' | 'history'>,
+  version: { readonly before: string | null; readonly after: string | null },
+): string | null {
+  if (current === 'succeeded') return version.after
+  const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing')
+  return isSwitching ? null : version.before
+}
+
+/**
+ * The project root of a host, with the operator's options for the host, and the connection to a hub, if there is one.
+ */
+interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot' | 'hostConfig'> {
+  readonly sender: ReportSender | undefined
+  readonly keepReports?: number | undefined
+}
+
+type HostTools = Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'> & { observer?: RunObserver }
+
+/** Builds the host of a project root, with the tools of this run. */
+export function hostOf(
+  { log, secrets, runner, flows, deploymentId, grace, observer }: HostTools,
+  { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }: HostAddress,
+): Host {
+  return {
+    layout: layoutOf(projectRoot),
+    sharedRoot: { isAllowed: allowSharedRoot },
+    log,
+    secrets,
+    sender,
+    grace,
+    keepReports,
+    hostConfig,
+    run: { id: deploymentId, url: runner.workflow.url },
+    flows,
+    recovery: { onRecovered: observer?.onRecovered },
+  }
+}
+
+/** The states of a flow that runs an operator's plan, from loading the plan to the end. */
+export type PlanState = 'loading_plan' | 'resolving_sequence' | 'installing' | 'healthchecking' | TerminalState
+
+/** Only a run that has begun to install can be rolled back. */
+export const PLAN_TRANSITIONS: Transitions<PlanState> = {
+  loading_plan: ['resolving_sequence', 'failed'],
+  resolving_sequence: ['installing', 'failed'],
+  installing: ['healthchecking', 'failed', 'rolled_back'],
+  healthchecking: ['succeeded', 'failed', 'rolled_back'],
+  succeeded: [],
+  failed: [],
+  rolled_back: [],
+}
+
+const PROGRESS_EVERY_MS = 2000
+
+/**
+ * Returns a function that logs the progress of a download, at most once every 2 s. The first call to that function
+ * throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many bytes.
+ */
+export function watchDownload({
+  log,
+  now,
+  runner,
+}: Pick<Tools, 'log' | 'now' | 'runner'>): (received: number, total: number | undefined) => void {
+  let loggedAt = now().getTime()
+  let isChecked = false
+  return (received, total) => {
+    if (!isChecked && total !== undefined) refuseWithoutSpace(runner.temporaryFolder, total)
+    isChecked = true
+    if (now().getTime() - loggedAt < PROGRESS_EVERY_MS) return
+    loggedAt = now().getTime()
+    log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown total' : bytesInWords(total)}`)
+  }
+}
+
+function refuseWithoutSpace(folder: string, bytes: number): void {
+  const { bavail, bsize } = statfsSync(folder)
+  const free = bavail * bsize
+  if (free >= bytes) return
+  const shortage = byteShortage(free, bytes)
+  throw new DeploymentError(
+    'disk_full',
+    `The artifact needs ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free. Nothing was changed: free some space there and run again.`,
+  )
+}
+
+/** A file that a real run would change. */
+interface FileChange {
+  readonly how: 'added' | 'changed' | 'removed'
+  /** Relative to the project root. */
+  readonly path: string
+  /** The size before the change, in words; absent for an added file. */
+  readonly before?: string
+  /** The size after the change, in words, or the origin of the content; absent for a removed file. */
+  readonly after?: string
+}
+
+/** A part that a real run would move to another directory, or remove. */
+interface PartChange {
+  readonly how: 'move' | 'remove'
+  readonly sentence: string
+}
+
+/** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
+const MAX_LISTED = 200
+
+/** The changes that a real run would make, as a dry run found them. */
+export class DryRunResult {
+  /** The first 200 changes. */
+  readonly changes: FileChange[] = []
+  /** The counts of all changes, by kind. */
+  readonly counts = { added: 0, changed: 0, removed: 0 }
+  /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
+  hasMore = false
+  /** The changes to whole parts. */
+  readonly parts: PartChange[] = []
+
+  /** Adds a change. Calls `sizes` only if the change is listed. */
+  add(how: FileChange['how'], path: string, sizes: () => Pick<FileChange, 'before' | 'after'>): void {
+    this.counts[how]++
+    if (this.changes.length < MAX_LISTED) this.changes.push({ how, path, ...sizes() })
+  }
+
+  get count(): number {
+    const { added, changed, removed } = this.counts
+    return added + changed + removed
+  }
+
+  /** Formats a number of changes: `3 files`, or `at least 3 files` if there may be more. */
+  countInWords(count: number, noun?: string): string {
+    return `${this.hasMore ? 'at least ' : ''}${countInWords(count, noun)}`
+  }
+
+  /** Summarizes the changes: `remove 1 part and change 3 files`. */
+  inWords(): string {
+    const parts = (['move', 'remove'] as const).flatMap(how => {
+      const count = this.parts.filter(part => part.how === how).length
+      return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`]
+    })
+    if (this.count === 0) return listAll(parts) || 'change no file'
+    return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`])
+  }
+
+  /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+  inDetail(): string {
+    const kinds = Object.entries(this.counts).filter(([, count]) => count > 0)
+    const listed = kinds.map(([how, count]) => {
+      const number = how === 'removed' ? this.countInWords(count) : countInWords(count)
+      return `${number} ${how}`
+    })
+    return `${this.inWords()}${listed.length === 0 ? '' : `: ${listed.join(', ')}`}`
+  }
+}
+
+/** Returns a size in words, or `symlink` for an undefined size. */
+export function sizeInWords(size: string | number | bigint | undefined): string {
+  return size === undefined ? 'symlink' : bytesInWords(Number(size))
+}
+
+/** Returns the sizes of a change: `1.1 → 1.3 kB` if the unit stays the same. */
+export function sizesInWords({ before, after }: Pick<FileChange, 'before' | 'after'>): string {
+  if (before === undefined || after === undefined) return before ?? after ?? ''
+  if (before === after) return before
+  const [, unit] = before.split(' ')
+  return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} → ${after}` : `${before} → ${after}`
+}

@@ -1,0 +1,229 @@
+import { type DeployError, toDeployError } from '../../core/errors.ts'
+import { isSystemError, toHostError } from '../files/errors.ts'
+import { hearSignals } from '../files/time-slice.ts'
+import { pathExistsSync } from '../files/walk.ts'
+import { UntouchableHostError } from '../host/ownership.ts'
+import { checkRoot, prepareHost } from '../host/readiness.ts'
+import type { Installation } from '../host/record.ts'
+import { buildEnd, type DeploymentEnd } from '../journal/facts.ts'
+import { isInDoubt } from '../recovery/dead-run.ts'
+import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
+import { closeDeployment, closeUntouched } from '../reports/close.ts'
+import type { RestoredCheck } from '../services/health.ts'
+import type { InstallOrder } from '../steps/context.ts'
+import { announceRemoved } from '../steps/switch.ts'
+import { rollBack } from '../transaction/rollback.ts'
+import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
+import { writeHandover } from './handover.ts'
+import { describeSnapshots } from './installation.ts'
+import { HostLock, type HostSession, openSession } from './session.ts'
+
+/** The phases of a deployment under one contract, or of a rollback. Each phase takes the result of an earlier one. */
+export interface Flow<Checked> {
+  /** Checks the operator's own files, before the host is locked. Throws to refuse the deployment. */
+  check(): Promise<Checked>
+  /**
+   * Examines the host, fetches and verifies the artifact, and turns its files into parts to install. Changes only
+   * `folder`, which exists and is private.
+   */
+  prepare(checked: Checked, folder: string): Promise<InstallOrder>
+  /** Runs the plan and makes every change through the session's transaction. Returns the installation to commit. */
+  install(order: InstallOrder, session: HostSession): Promise<Installation>
+  /** Enters the final state. */
+  end(state: TerminalState): Promise<void>
+}
+
+/**
+ * Runs a deployment on its host. Takes the lock before anything is fetched, and has it until the end. Recovers what a
+ * dead run left, runs the contract's flow, commits or rolls back, and reports. However the deployment ends, the host
+ * runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for a failure
+ * of the run: the result contains the error.
+ */
+export async function runDeployment<Checked>(
+  deployment: RunningDeployment,
+  flow: Flow<Checked>,
+): Promise<EndedDeployment> {
+  const { host, tools } = deployment
+  const lock = new HostLock(deployment)
+  try {
+    for (const accepted of checkRoot(host)) tools.log.warning(accepted)
+    const checked = await flow.check()
+    await prepareHost(host, tools.log)
+    await lock.take()
+    return await runLocked(await openSession(deployment), checked, { deployment, flow })
+  } catch (error) {
+    return await endUnchanged(error, deployment, lock)
+  } finally {
+    lock.release()
+  }
+}
+
+/** A run that has locked its host. */
+interface Running<Checked> {
+  readonly deployment: RunningDeployment
+  readonly flow: Flow<Checked>
+}
+
+/** Prepares, installs and commits, or rolls back; then reports. */
+async function runLocked<Checked>(
+  session: HostSession,
+  checked: Checked,
+  { deployment, flow }: Running<Checked>,
+): Promise<EndedDeployment> {
+  let ending: SettledEnding
+  try {
+    const order = await flow.prepare(checked, session.stagingFolder)
+    const installation = await flow.install(order, session)
+    ending = await commit(deployment, session, installation)
+    await flow.end('succeeded')
+  } catch (error) {
+    ending = await undo(deployment, session, causeOf(deployment, error))
+    if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
+  }
+  const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
+  // The staged tree may have filled the disk. Nothing needs that tree anymore, and the reports need space.
+  if (isNoted && ending.settled && ending.error?.code === 'disk_full') await session.makeRoom()
+  const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
+  const isReported = result.reportPath !== undefined
+  // If there is no local report, the next run writes it, provided that the journal says how this run ended.
+  if (ending.settled && (isReported || !isNoted)) await session.settle()
+  else session.abandon()
+  return result
+}
+
+/** Ends and reports a run that could not open the host for its changes. */
+async function endUnchanged(thrown: unknown, deployment: RunningDeployment, lock: HostLock): Promise<EndedDeployment> {
+  const { host, record, tools } = deployment
+  const error = causeOf(deployment, thrown)
+  const failed = failedEnd(deployment, error)
+  const end = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock)
+  if (!(end instanceof UntouchableHostError) && pathExistsSync(host.layout.root))
+    return await conclude(deployment, { end, error })
+  const untouched = { record, end: end instanceof UntouchableHostError ? failed : end }
+  const closed = await closeUntouched(host, untouched, known => tools.observer.onEnded({ ...known, error }))
+  return { ...closed, error }
+}
+
+/**
+ * Recovers the host at most once in each run: a run that has the lock has already recovered the host, or failed to. A
+ * run that could not get the lock has waited long enough, and the live holder has recovered the host itself.
+ */
+async function recovered(
+  { host }: RunningDeployment,
+  failed: DeploymentEnd,
+  { isHeld }: HostLock,
+): Promise<DeploymentEnd | UntouchableHostError> {
+  if (isHeld) return isInDoubt(host.layout) ? { ...failed, outcome: 'inconsistent' } : failed
+  if (failed.error?.code === 'locked') return failed
+  return await recoverBeforeRefusal(host, failed)
+}
+
+/** The end of a deployment, before it is reported. */
+interface Ending {
+  readonly end: DeploymentEnd
+  readonly error: DeployError | undefined
+  /** The checks of the old version for which a cancelled run had no time. */
+  readonly unchecked?: readonly RestoredCheck[] | undefined
+}
+
+/** `settled`: nothing is left to recover. `isUnfinished`: services still have to be restored. */
+type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
+
+/** Commits the steps' changes, after a last check for a cancel. */
+async function commit(
+  deployment: RunningDeployment,
+  session: HostSession,
+  installation: Installation,
+): Promise<SettledEnding> {
+  await hearSignals()
+  deployment.tools.signal.throwIfAborted()
+  await session.transaction.commit(installation)
+  deployment.tools.log.did(describeSnapshots(installation))
+  announceRemoved(deployment, installation.removed)
+  const settled = await cleanUp(deployment, session, installation)
+  const { changed } = session.transaction
+  return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled }
+}
+
+/** Cleans up after the commit. The next run finishes whatever fails here, and the outcome does not change. */
+async function cleanUp(
+  { tools }: RunningDeployment,
+  session: HostSession,
+  installation: Installation,
+): Promise<boolean> {
+  try {
+    return await session.finish(installation)
+  } catch (error) {
+    const { message } = toHostError(error, 'cleaning up')
+    tools.log.warning(`This run succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`)
+    return false
+  }
+}
+
+/** Rolls back the steps' changes. */
+async function undo(
+  deployment: RunningDeployment,
+  { transaction, stagingFolder }: HostSession,
+  cause: DeployError,
+): Promise<SettledEnding> {
+  const { layout, tools, keepPaths, record } = deployment
+  if (deployment.state !== 'pending') tools.log.did('failed')
+  if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
+  const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
+    layout,
+    log: tools.log,
+    grace: tools.grace,
+    places: transaction.places,
+    keepPaths,
+    stagingFolder,
+    byContent: false,
+    of: record.facts,
+    services: transaction.services,
+    healthchecks: async () => transaction.healthchecks,
+    undo: () => transaction.rollback(),
+    lost: transaction.lost,
+  })
+  const isRestored = rollback?.restored !== false
+  // Undoing the transaction does not restore a tree that no transaction has moved.
+  const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome
+  const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored }
+  return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished }
+}
+
+/**
+ * Returns why a run fails: the cancel rather than its consequences. Call this function before the undo, because a
+ * cancel during the undo is not the cause.
+ */
+function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployError {
+  if (tools.signal.aborted) return toDeployError(tools.signal.reason)
+  return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown)
+}
+
+/**
+ * Builds the end of a run that failed; the caller adds the result of a rollback. The outcome is `inconsistent` if the
+ * error has that code, because an earlier run may have left the host with neither version intact. Otherwise, the
+ * outcome is `failed`.
+ */
+export function failedEnd(
+  { record, tools }: Pick<RunningDeployment, 'record' | 'tools'>,
+  { code, message }: DeployError,
+): DeploymentEnd {
+  const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null
+  const outcome = code === 'inconsistent' ? code : 'failed'
+  const sentence = step === null ? message : `${step}: ${message}`
+  return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } })
+}
+
+/** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
+async function conclude(
+  { host, record, tools }: RunningDeployment,
+  { end, error, unchecked }: Ending,
+  onAccepted?: (attempts: number) => Promise<void>,
+): Promise<EndedDeployment> {
+  const address = host.sender?.address ?? null
+  const handover = unchecked && writeHandover(host.layout, record.facts, unchecked)
+  const closed = await closeDeployment(host, { record, end, address, onAccepted }, known =>
+    tools.observer.onEnded({ ...known, error, handover }),
+  )
+  return { ...closed, error }
+}

@@ -1,0 +1,257 @@
+import { hash } from 'node:crypto'
+import { constants } from 'node:fs'
+import { join } from 'node:path'
+import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
+import { isBelow, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
+import { cleanForeignText } from '../../core/text.ts'
+import { isSystemError } from '../files/errors.ts'
+import { pathsOf } from '../files/extracted-tree.ts'
+import { readSmallFileSync } from '../files/open.ts'
+import { installPath, isSamePlace, type PartName, type Place, placeName } from '../host/layout.ts'
+import type { PreviousInstall } from '../host/previous-install.ts'
+import { findInstalled, readInstalled } from '../host/record.ts'
+import { type InstalledRow, isFrom, type Origin } from '../host/rows.ts'
+import { type DriftEntry, listDrift } from '../journal/facts.ts'
+import type { Deployment } from '../transaction/record.ts'
+import type { TreeDifference } from '../trees/compare.ts'
+import { isModified, isOnlyAdded } from '../trees/drift.ts'
+import {
+  type FindRecorded,
+  identityOf,
+  itemsOf,
+  openTreeRecord,
+  type RecordedItem,
+  readTreeRecord,
+  type TreeIdentity,
+  TreeRecordDamage,
+} from '../trees/record.ts'
+import type { NewPart, Part, StepContext } from './context.ts'
+import { isSignedForHost, needsPluginSig, readPluginYaml, signedFiles } from './plugin-sig.ts'
+
+const MAX_NAME_CHARS = 150
+/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500
+const MAX_REPORTED_BYTES = 64 * 1024
+
+/**
+ * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
+ * parts are added when these parts are replaced, because other processes may change the files until then.
+ */
+export async function recordDriftOfKept(deployment: Deployment, parts: readonly Part[]): Promise<void> {
+  await recordDrift(
+    deployment,
+    parts.filter(({ intact }) => intact !== undefined),
+  )
+}
+
+/**
+ * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
+ * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
+ */
+export async function recordDrift(deployment: Deployment, places: readonly PartName[]): Promise<void> {
+  const { record } = deployment
+  const { drift: known = [] } = record.facts
+  const found = []
+  for (const place of places) found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? [])
+  const names = new Set(places.map(placeName))
+  const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()]
+  if (drift.length + known.length > 0) await record.update({ drift: bounded(drift) })
+}
+
+/** Warns, in one line, of the differences that the report lists. */
+export function warnOfDrift({ record, tools }: Deployment): void {
+  const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false)
+  if (differing.length > 0) tools.log.warning(describeDrift(differing))
+}
+
+function entryOf(
+  { layout }: Deployment,
+  { shelf, id }: PartName,
+  difference: TreeDifference | undefined,
+): DriftEntry | undefined {
+  const installed = findInstalled(readInstalled(layout), { shelf, id })
+  const directory = installed?.directory === undefined ? {} : { directory: installed.directory }
+  const named = { shelf, id, ...directory, version: installed?.version ?? null }
+  if (difference === undefined) return installed && { ...named, added: [], removed: [], changed: [], compared: false }
+  if (!isModified(difference)) return undefined
+  const { instead } = difference
+  const none = { added: [], removed: [], changed: [] }
+  return { ...named, ...(instead === undefined ? difference : { ...none, instead }) }
+}
+
+/** Adds to the report which snapshots contain the modified trees that were replaced. */
+export async function noteModifiedSnapshots({ deployment, results }: StepContext): Promise<void> {
+  const { record } = deployment
+  const drift = record.facts.drift?.map(entry => {
+    const { snapshot, modified } = results.get(placeName(entry)) ?? {}
+    const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`
+    return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path }
+  })
+  if (drift?.some(({ snapshot }) => snapshot !== undefined)) await record.update({ drift })
+}
+
+function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
+  let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES]
+  return entries.map(({ omitted: before = 0, ...entry }) => {
+    let omitted = before
+    const take = (paths: readonly string[]): string[] => {
+      const taken = paths.filter(path => {
+        if (room <= 0) return false
+        const size = Buffer.byteLength(JSON.stringify(path))
+        if (size > bytes) return false
+        room -= 1
+        bytes -= size
+        return true
+      })
+      omitted += paths.length - taken.length
+      return taken
+    }
+    const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)]
+    return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) }
+  })
+}
+
+/** Returns the sentence about these differences for the log. */
+export function describeDrift(entries: readonly DriftEntry[]): string {
+  const { names, more } = listDrift(entries)
+  const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
+  return `Files on this host differ from what was installed: ${listed}${more}.`
+}
+
+const PLUGIN_YAML = 'plugin.yaml'
+/** The files that every signed plugin has. */
+const SIGNED = [PLUGIN_YAML, 'plugin.sig']
+
+/** A deployment that may have the secret that signs plugins for the host. */
+type SigningDeployment = Deployment & { readonly request: { readonly pluginSecretKey: string | undefined } }
+
+/** A verified artifact, and its origin. */
+interface VerifiedSource {
+  readonly origin: Origin
+  readonly sha256: string
+}
+
+/** An installed tree that came from the verified artifact itself, with no file missing or changed. */
+export interface IntactTree {
+  readonly place: Place
+  readonly identity: TreeIdentity
+  /** Finds a recorded file or symlink of the tree by its path. */
+  readonly find: FindRecorded
+  /** Undefined for an extension, and for a plugin without a `plugin.yaml`. */
+  readonly pluginYaml: PluginYaml | undefined
+}
+
+/**
+ * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
+ * files. The tree must have come from the same bytes, with the same keep-paths and `plugin.sig`, and no file may be
+ * missing or changed. Returns undefined otherwise, or if only an extraction could show whether the trees are the same.
+ */
+export async function findIntactTree(
+  deployment: SigningDeployment,
+  { place, installed }: PreviousInstall,
+  { origin, sha256 }: VerifiedSource,
+): Promise<IntactTree | undefined> {
+  if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin)) return undefined
+  if (!isSameList(installed.keep_paths, deployment.keepPaths)) return undefined
+  const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
+  if (find === undefined || !(await isIntact(deployment, place))) return undefined
+  const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined }
+  return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree
+}
+
+/** True if an intact tree has a regular file at this path. */
+export function hasRegularFile({ find }: IntactTree, path: string): boolean {
+  return (find(path)?.kind ?? 'link') !== 'link'
+}
+
+/**
+ * Turns a part into one that stays in its place, if its new tree is already installed there: nothing is missing or
+ * changed, and the plugin's signature covers no added file. Returns any other part as it is.
+ */
+export async function keepIfIntact(deployment: Deployment, part: NewPart, origin: Origin): Promise<Part> {
+  const { installed } = part.previous
+  if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place)) return part
+  const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed))
+  if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part))) return part
+  const { staged: _, tree: __, ...facts } = part
+  return { ...facts, intact: identityOf(installed) }
+}
+
+/** True if every recorded file is installed as it was recorded. Added files do no harm. */
+async function isIntact(deployment: Deployment, place: Place): Promise<boolean> {
+  const drift = await deployment.drift.of(place)
+  return drift !== undefined && isOnlyAdded(drift)
+}
+
+/**
+ * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
+ * the plugin.
+ */
+async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart): Promise<boolean> {
+  const shipped = pathsOf(part.tree.files)
+  if (!SIGNED.every(path => shipped.has(path))) return false
+  const pluginYaml = readPluginYaml(part.staged)
+  if (!needsPluginSig(pluginYaml)) return false
+  const isKept = isBelow(keepPaths)
+  const found = await signedFiles(installPath(layout, part), pluginYaml)
+  return found.some(path => !shipped.has(path) && !isKept(path))
+}
+
+/** True if a record lists the files, modes and symlinks of this part, and no others. */
+function isRecordedTree({ layout, keepPaths }: Deployment, part: NewPart, installed: InstalledRow): boolean {
+  const record = readTreeRecord(layout, installed)
+  if (record === undefined) return false
+  // Earlier versions of this action recorded no modes, but the same artifact has the same modes.
+  const knowsMode = installed.artifact_sha256 !== part.artifactSha256
+  const items = itemsOf(part.tree, keepPaths)
+  for (const recorded of record) if (!isAlike(recorded, items.next().value, knowsMode)) return false
+  return items.next().done === true
+}
+
+function isAlike(recorded: RecordedItem, item: RecordedItem | undefined, knowsMode: boolean): boolean {
+  if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256) return false
+  const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link')
+  return isSameKind && recorded.content === item.content
+}
+
+async function withPluginYaml(
+  { layout, keepPaths, request, tools }: SigningDeployment,
+  place: Place,
+  tree: IntactTree,
+): Promise<IntactTree | undefined> {
+  const { pluginSecretKey } = request
+  // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
+  if (keepPaths.includes(PLUGIN_YAML)) return undefined
+  if (tree.find(PLUGIN_YAML) === undefined) return tree
+  const installed = installPath(layout, place)
+  try {
+    const pluginYaml = readRecordedYaml(installed, tree.find)
+    if (pluginYaml === undefined) return undefined
+    const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find }
+    return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined
+  } catch (error) {
+    if (isSystemError(error)) return undefined
+    throw error
+  }
+}
+
+/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
+function readRecordedYaml(installed: string, find: FindRecorded): PluginYaml | undefined {
+  const text = readSmallFileSync(join(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
+  const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === hash('sha256', text)
+  return isRecorded ? parsePluginYaml(text) : undefined
+}
+
+/** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */
+function orIfUnreadable<Value>(otherwise: Value, read: () => Value): Value {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof TreeRecordDamage || isSystemError(error)) return otherwise
+    throw error
+  }
+}
+
+function isSameList(recorded: readonly string[] | undefined, asked: readonly string[]): boolean {
+  return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted())
+}

@@ -1,0 +1,239 @@
+import { hash } from 'node:crypto'
+import { constants } from 'node:fs'
+import { join, relative } from 'node:path'
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { isBelow, MAX_SMALL_FILE_BYTES } from '../../core/identifiers.ts'
+import { differingSettings, type Settings, seedSettings, verifySettings } from '../../core/plan/settings.ts'
+import { listNames } from '../../core/text.ts'
+import { makePrivateDirectories, writeNewFile } from '../files/durable.ts'
+import { readSmallBytesSync, readSmallFileSync } from '../files/open.ts'
+import { pathExistsSync } from '../files/walk.ts'
+import { installPath, type Layout, type Place, placePath, settingsPath, snapshotsPath } from '../host/layout.ts'
+import type { Deployment } from '../transaction/record.ts'
+import { openTreeRecord, type TreeIdentity } from '../trees/record.ts'
+import type { Part, StepContext, StepResult } from './context.ts'
+import { isCovered, needsPluginSig, readPluginYaml } from './plugin-sig.ts'
+
+/**
+ * Seeds `<directory>/<id>.env` from a template in this part or in another part on the same shelf. The template's path,
+ * `from`, begins with the name of that part. The file has mode 0600 from its first byte, and is written completely or
+ * not at all. An existing file is only read. Also seeds the settings that a host framework injects, as
+ * `seedInjectedEnv` does. Throws DeploymentError `step_failed` if the template or the existing settings cannot be read
+ * as a small regular file, or if the template's bytes are not the recorded ones. Also throws as `seedSettings`,
+ * `verifySettings` and `seedInjectedEnv` do, and file system errors.
+ */
+export async function writeEnv(
+  context: Omit<StepContext, 'order'>,
+  part: SettingsOwner,
+  from: string,
+): Promise<StepResult> {
+  const isThere = pathExistsSync(settingsPath(context.deployment.layout, part))
+  const text = isThere ? readExisting(context.deployment, part) : await seed(context, part, from)
+  const isInjected = await seedInjectedEnv(context, part, text)
+  return resultOf(part, { isThere, isInjected })
+}
+
+function resultOf(
+  part: SettingsOwner,
+  { isThere, isInjected }: { readonly isThere: boolean; readonly isInjected: boolean },
+): StepResult {
+  const own = `${part.id}.env`
+  const injected = `${placePath(part)}/${INJECTED}`
+  if (isThere && !isInjected) return { status: 'unchanged', did: `${own} already exists and was left unchanged` }
+  if (isThere) return { status: 'done', did: `${own} already exists and was left unchanged; ${injected} written` }
+  return { status: 'done', did: `${isInjected ? `${own} and ${injected}` : own} written` }
+}
+
+function readExisting({ layout, tools, request }: Deployment, part: SettingsOwner): string {
+  const path = settingsPath(layout, part)
+  const text = readSettings(path)
+  verifySettings({ path, text }, part.environment.required)
+  const unused = request.settings.size > 0 ? ', so the settings given as input are not used' : ''
+  tools.log.info(`${path} already exists and is left unchanged${unused}.`)
+  return text
+}
+
+/** Creates the settings from their template, and returns their text. */
+async function seed(
+  { deployment, transaction, stagingFolder, results }: Omit<StepContext, 'order'>,
+  part: SettingsOwner,
+  from: string,
+): Promise<string> {
+  const { layout, tools, request, record } = deployment
+  const path = templatePath(part, from)
+  const template = readTemplate(layout.root, path)
+  const [shelf, id, ...inner] = from.split('/')
+  const tree = results.get(`${shelf}/${id}`)?.tree
+  if (tree !== undefined) verifyTemplate(deployment, tree, { from: path, inner: inner.join('/'), template })
+  const isRollback = record.facts.rollback_of !== undefined
+  const given = isRollback ? undefined : request.settings
+  const settings = seedSettings(template.toString('utf8'), part.environment, given)
+  const target = settingsPath(layout, part)
+  const staged = join(stagingFolder, `${part.id}.env`)
+  await writeNewFile(staged, settings.text)
+  const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
+  await transaction.apply([{ type: 'create_file', ...paths }])
+  tools.log.info(`${target} was written from its template${describeUse(settings.given, request.settings)}`)
+  return settings.text
+}
+
+/** Replaces the first folder of the plan's path with the part's directory, which may have another name on this host. */
+function templatePath({ directory }: SettingsOwner, from: string): string {
+  return [directory, ...from.split('/').slice(1)].join('/')
+}
+
+/** Verifies the installed template again, because a service can write into its own directory at any time. */
+function verifyTemplate(
+  { layout }: Deployment,
+  tree: TreeIdentity,
+  { from, inner, template }: { readonly from: string; readonly inner: string; readonly template: Buffer },
+): void {
+  const recorded = openTreeRecord(layout, tree)?.(inner)
+  if (recorded?.sha256 === hash('sha256', template)) return
+  throw new DeploymentError(
+    'step_failed',
+    `The settings template ${join(layout.root, from)} was changed on this host after it was verified: find out what changed it, then run again.`,
+  )
+}
+
+/** Names the operator's settings that were used, and those that were not. */
+function describeUse(used: readonly string[], settings: Settings): string {
+  const unused = [...settings.keys()].filter(name => !used.includes(name))
+  const named = used.length > 0 ? `, with ${listNames(used)} from the settings given as input` : ''
+  if (unused.length === 0) return `${named}.`
+  return `${named}. Not used: ${listNames(unused)}. A setting is used only if it is not empty, and if the template or the part declares it.`
+}
+
+function readTemplate(root: string, from: string): Buffer {
+  try {
+    const bytes = readSmallBytesSync(join(root, from), MAX_SMALL_FILE_BYTES, constants.O_NOFOLLOW)
+    if (bytes !== undefined) return bytes
+  } catch (error) {
+    const found = errnoOf(error) === 'ENOENT' ? 'is missing' : `cannot be read (${errnoOf(error)})`
+    throw unusableTemplate(from, found)
+  }
+  throw unusableTemplate(from, NOT_A_SMALL_FILE)
+}
+
+function unusableTemplate(from: string, found: string): DeploymentError {
+  const remedy = 'check the installed file, "from" in the plan, and the artifact'
+  return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`)
+}
+
+/**
+ * The name of the injected settings in the plugin's directory. The file is the host's own, so keep-paths must list it.
+ */
+const INJECTED = '.env'
+
+/** A part that has settings. */
+type SettingsOwner = Place & Pick<Part, 'environment'>
+
+/** Returns the path of the settings that a host framework injects into a plugin (contract 2.1). */
+export function injectedEnvPath(layout: Layout, part: Place): string {
+  return join(installPath(layout, part), INJECTED)
+}
+
+/**
+ * True if a `write_env` step for this part would create the part's injected settings: neither the host nor the new
+ * tree has such a file yet, and the step may create it.
+ */
+export function willLackInjectedEnv(
+  { layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>,
+  part: Part,
+): boolean {
+  const tree = treeOf(layout, part)
+  const sources = [tree, installPath(layout, part.previous.place), part.leftBehind]
+  const isThere = sources.some(folder => folder !== undefined && pathExistsSync(join(folder, INJECTED)))
+  return !isThere && isSeedable(keepPaths, part) && !isSigned(tree)
+}
+
+/**
+ * Creates, with this text, the settings file that the host framework injects into an installed plugin. Does nothing if
+ * the framework injects no settings. The file has mode 0600, and is written completely or not at all. Returns whether
+ * the file was created. Never changes an existing file, but warns if the file sets a key to a different value than this
+ * text does. If the next version would lose the file, or if the plugin's signature covers the file, warns instead of
+ * creating the file. Throws DeploymentError `step_failed` if the existing settings cannot be read (see `readSettings`)
+ * or lack a required key, or if the file has just appeared.
+ */
+async function seedInjectedEnv(
+  { deployment, transaction, stagingFolder }: Pick<StepContext, 'deployment' | 'transaction' | 'stagingFolder'>,
+  part: SettingsOwner,
+  text: string,
+): Promise<boolean> {
+  const { layout, keepPaths, tools } = deployment
+  const target = injectedEnvPath(layout, part)
+  const { injectsEnv, required } = part.environment
+  if (!injectsEnv) return false
+  if (pathExistsSync(target)) {
+    const injected = readSettings(target)
+    verifySettings({ path: target, text: injected }, required)
+    const differing = differingSettings(text, injected)
+    if (differing.length > 0)
+      tools.log.warning(
+        `${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only ${target}: make the values equal, or remove ${target}, so that the next deployment creates it again.`,
+      )
+    return false
+  }
+  const canSeed = isSeedable(keepPaths, part)
+  if (!canSeed || isSigned(installPath(layout, part))) {
+    const why = canSeed
+      ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
+      : `keep-paths does not name ${INJECTED}, so the next version would lose the file: add ${INJECTED} to keep-paths`
+    tools.log.warning(
+      `${target}, the only settings that the host framework gives this plugin, was not written. ${why}.`,
+    )
+    return false
+  }
+  const folder = join(stagingFolder, 'injected')
+  await makePrivateDirectories(folder)
+  const staged = join(folder, `${part.id}.env`)
+  await writeNewFile(staged, text)
+  const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
+  await transaction.apply([{ type: 'create_file', ...paths }])
+  tools.log.info(
+    `${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects only the settings in ${target}.`,
+  )
+  return true
+}
+
+function isSeedable(keepPaths: readonly string[], { environment }: SettingsOwner): boolean {
+  return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED)
+}
+
+/** Returns the path of a part's new tree before the steps run. */
+function treeOf(layout: Layout, part: Part): string {
+  if (part.intact !== undefined) return installPath(layout, part)
+  return part.retained === undefined ? part.staged : join(snapshotsPath(layout, part), part.retained.name)
+}
+
+function isSigned(path: string): boolean {
+  if (!pathExistsSync(join(path, 'plugin.sig'))) return false
+  try {
+    const pluginYaml = readPluginYaml(path)
+    return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml)
+  } catch {
+    // The plugin.yaml on this host cannot be used, so the plugin counts as signed.
+    return true
+  }
+}
+
+const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`
+
+/**
+ * Reads the host's own settings; their path may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` if the file is not a regular file, is too large, or cannot be read.
+ */
+function readSettings(path: string): string {
+  try {
+    const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
+    if (text !== undefined) return text
+  } catch (error) {
+    const found = errnoOf(error) === 'ENOENT' ? 'is a symlink to nothing' : `cannot be read (${errnoOf(error)})`
+    throw unusableSettings(path, found)
+  }
+  throw unusableSettings(path, NOT_A_SMALL_FILE)
+}
+
+function unusableSettings(path: string, found: string): DeploymentError {
+  return new DeploymentError('step_failed', `The settings file ${path} ${found}: repair or remove it.`)
+}

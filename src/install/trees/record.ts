@@ -1,0 +1,475 @@
+import { createHash, type Hash, hash } from 'node:crypto'
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { posix } from 'node:path'
+import { StringDecoder } from 'node:string_decoder'
+import { z } from 'zod/mini'
+import { errnoOf } from '../../core/errors.ts'
+import { isBelow } from '../../core/identifiers.ts'
+import { comparePaths, inTreeOrder, treeDigest } from '../../core/trust/tree-digest.ts'
+import { syncDirectory, syncFile, temporaryName } from '../files/durable.ts'
+import type { ExtractedFiles, ExtractedTree } from '../files/extracted-tree.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { TimeSlice } from '../files/time-slice.ts'
+import { describeItemSync, type TreeItem } from '../files/walk.ts'
+import { earlierRecordPath, type Layout, treeRecordPath } from '../host/layout.ts'
+import { digestSchema, type InstalledVersion, innerPathSchema } from '../host/rows.ts'
+import { describeDamage, readStateFileSync } from '../host/state-file.ts'
+
+const WINDOW_BYTES = 64 * 1024
+
+/**
+ * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
+ * caller uses the items. The items are verified only once all of them have been read without an error.
+ *
+ * Throws TreeRecordDamage or the system's error. For a record of an earlier version of the action, throws as
+ * `readEarlierRecord` does.
+ */
+export function readTreeRecord(
+  layout: Layout,
+  { tree_digest: digest, tree_record: record }: TreeIdentity,
+): Iterable<RecordedItem> | undefined {
+  if (record !== undefined) {
+    const fd = openIfPresentSync(treeRecordPath(layout, record))
+    return fd === undefined ? undefined : readItems(fd, record)
+  }
+  return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest)
+}
+
+/**
+ * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
+ * first and leaves the lines unparsed, so it takes a fifth of the time that `readTreeRecord` takes for all items.
+ * Throws as `readTreeRecord` does, before the first line.
+ */
+export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterable<RecordedLine> | undefined {
+  const { tree_record: record } = identity
+  if (record === undefined) {
+    const items = readTreeRecord(layout, identity)
+    return items && [...items].map(asLine)
+  }
+  const fd = openIfPresentSync(treeRecordPath(layout, record))
+  return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'))
+}
+
+/** Finds a recorded item by its path. */
+export type FindRecorded = (path: string) => RecordedItem | undefined
+
+/**
+ * Opens a version's record to look up single items, at a tenth of the cost of reading all of them. Returns undefined if
+ * the version has no record. Throws as `readTreeRecord` does, before any lookup.
+ */
+export function openTreeRecord(layout: Layout, identity: TreeIdentity): FindRecorded | undefined {
+  const { tree_record: record } = identity
+  if (record === undefined) {
+    const items = readTreeRecord(layout, identity)
+    const found = items && new Map([...items].map(item => [item.path, item]))
+    return found && (path => found.get(path))
+  }
+  const fd = openIfPresentSync(treeRecordPath(layout, record))
+  return fd === undefined ? undefined : findIn(readWholeRecord(fd, record))
+}
+
+function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recordedAt: string }): FindRecorded {
+  return path => {
+    const end = text.indexOf(`\t${quote(path)}\n`)
+    if (end === -1) return undefined
+    const start = text.lastIndexOf('\n', end) + 1
+    return parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt)
+  }
+}
+
+/** Closes the descriptor. */
+function readWholeRecord(fd: number, name: string): { text: Buffer; recordedAt: string } {
+  try {
+    const stat = fstatSync(fd, { bigint: true })
+    if (!stat.isFile()) throw new TreeRecordDamage('it is not a regular file')
+    const text = readFileSync(fd)
+    if (hash('sha256', text) !== name) throw new TreeRecordDamage('its content does not match the digest in its name')
+    return { text, recordedAt: String(stat.mtimeNs) }
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** Closes the descriptor. */
+function* readItems(fd: number, name: string): Generator<RecordedItem, undefined> {
+  try {
+    const stat = fstatSync(fd, { bigint: true })
+    if (!stat.isFile()) throw new TreeRecordDamage('it is not a regular file')
+    const found = createHash('sha256')
+    const recordedAt = String(stat.mtimeNs)
+    let before = ''
+    for (const line of linesOf(fd, found)) {
+      const item = parseLine(line, recordedAt)
+      if (before !== '' && comparePaths(before, item.path) >= 0)
+        throw new TreeRecordDamage(`its line for ${item.path} is out of order`)
+      before = item.path
+      yield item
+    }
+    if (found.digest('hex') !== name) throw new TreeRecordDamage('its content does not match the digest in its name')
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function* linesOf(fd: number, digest: Hash): Generator<string, undefined> {
+  const [window, decoder] = [Buffer.allocUnsafe(WINDOW_BYTES), new StringDecoder('utf8')]
+  let rest = ''
+  for (let count = readSync(fd, window); count > 0; count = readSync(fd, window)) {
+    const bytes = window.subarray(0, count)
+    digest.update(bytes)
+    const text = rest + decoder.write(bytes)
+    let start = 0
+    for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', start)) {
+      yield text.slice(start, end)
+      start = end + 1
+    }
+    rest = text.slice(start)
+  }
+  if (rest !== '') throw new TreeRecordDamage('its last line is truncated')
+}
+
+/** Follows no symlink and waits for no pipe. */
+function openIfPresentSync(path: string): number | undefined {
+  try {
+    return openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+const treeSchema = z.lazy(() =>
+  z.object({
+    files: z.array(
+      z.object({
+        path: innerPathSchema,
+        sha256: digestSchema,
+        size: z.int().check(z.nonnegative()),
+        mode: z.literal([0o644, 0o755]),
+      }),
+    ),
+    symlinks: z.array(
+      z.object({
+        path: innerPathSchema,
+        target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
+        /**
+         * The digest of the file that the symlink leads to in the end, after any other symlinks; absent if there is
+         * no such file.
+         */
+        sha256: z.exactOptional(digestSchema),
+      }),
+    ),
+  }),
+)
+type EarlierTree = z.infer<typeof treeSchema>
+
+/**
+ * Returns the items in a record of an earlier version of the action, in order; undefined if there is no such record.
+ * The name of the record is the digest of its entries. Trees that differed only in modes shared one such record, so its
+ * modes are not returned. Throws TreeRecordDamage, or as `readStateFileSync` does.
+ */
+function readEarlierRecord(path: string, digest: string): RecordedItem[] | undefined {
+  const text = readStateFileSync(path)
+  if (text === undefined) return undefined
+  const { files, symlinks } = parseTree(text, digest)
+  return inTreeOrder([
+    ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
+    ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
+  ])
+}
+
+function parseTree(text: string, digest: string): EarlierTree {
+  try {
+    const tree = completed(treeSchema.parse(JSON.parse(text)))
+    if (digestOf(tree) === digest) return tree
+  } catch (error) {
+    throw new TreeRecordDamage(describeDamage(error), { cause: error })
+  }
+  throw new TreeRecordDamage('its files do not match the digest in its name')
+}
+
+function digestOf({ files, symlinks }: EarlierTree): string {
+  const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]))
+  return treeDigest([...files, ...throughLinks])
+}
+
+/** In the oldest records, only a symlink's target shows which file the symlink leads to. */
+function completed({ files, symlinks }: EarlierTree): EarlierTree {
+  const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
+  const known = symlinks.map(symlink => {
+    const sha256 = symlink.sha256 ?? digests.get(posix.join(posix.dirname(symlink.path), symlink.target))
+    return sha256 === undefined ? symlink : { ...symlink, sha256 }
+  })
+  return { files, symlinks: known }
+}
+
+type StagedTree = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
+
+/**
+ * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
+ * which belong to the host.
+ */
+export function* itemsOf(
+  { files, symlinks }: StagedTree,
+  keepPaths: readonly string[],
+  stampOf: StampOf = () => undefined,
+): Generator<RecordedItem, undefined> {
+  const isKept = isBelow(keepPaths)
+  const links = linkItems({ files, symlinks }, stampOf)
+  let link = links.next()
+  for (const file of files) {
+    for (; !link.done && comparePaths(link.value.path, file.path) < 0; link = links.next())
+      if (!isKept(link.value.path)) yield link.value
+    const { path, sha256 } = file
+    if (!isKept(path))
+      yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) }
+  }
+  for (; !link.done; link = links.next()) if (!isKept(link.value.path)) yield link.value
+}
+
+function* linkItems({ files, symlinks }: StagedTree, stampOf: StampOf): Generator<RecordedItem, undefined> {
+  if (symlinks.length === 0) return
+  const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]))
+  for (const symlink of inTreeOrder(symlinks)) {
+    const { path, target, file } = symlink
+    yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) }
+  }
+}
+
+/** Returns the known stamp of an item, or undefined. */
+type StampOf = (item: { readonly path: string; readonly stamp?: string }) => string | undefined
+
+/**
+ * Returns the items of `itemsOf` with their stamps in the folder of the extracted tree. Reads the unknown stamps from
+ * that folder.
+ */
+export function stagedItems(
+  { tree, staged }: { readonly tree: StagedTree; readonly staged: string },
+  keepPaths: readonly string[],
+): Generator<RecordedItem, undefined> {
+  return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp)
+}
+
+/**
+ * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
+ * the first error after trying to remove all of them.
+ */
+export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[]): void {
+  const names = new Set(
+    used.flatMap(({ tree_digest: digest, tree_record: record }) => {
+      if (record !== undefined) return [`${record}.tree`]
+      return digest === null ? [] : [`${digest}.json`]
+    }),
+  )
+  const stale = readdirSync(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name))
+  const errors: unknown[] = []
+  for (const name of stale) {
+    try {
+      unlinkSync(`${trees}/${name}`)
+    } catch (error) {
+      errors.push(error)
+    }
+  }
+  if (errors.length > 0) throw errors[0]
+}
+
+/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
+/** The line of a file from a record of an earlier version of the action: its digest, `file` and its size. */
+const WITHOUT_MODE = /^[^\t]*\tfile\t/
+const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
+
+/** Returns the line of an item, with its line break. */
+function lineOf({ sha256 = '-', kind, content, stamp = '', path }: RecordedItem): string {
+  return `${sha256}\t${kind}\t${quote(content)}\t${stamp}\t${quote(path)}\n`
+}
+
+/**
+ * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
+ * later gets no stamp, because another change may have followed in the same tick of the file system's clock. A change
+ * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
+ */
+function parseLine(line: string, recordedAt: string): RecordedItem {
+  if (!LINE.test(line)) throw new TreeRecordDamage('it has a line that this action does not write')
+  const kindAt = line.indexOf('\t') + 1
+  const contentAt = line.indexOf('\t', kindAt) + 1
+  const stampAt = line.indexOf('\t', contentAt) + 1
+  const pathAt = line.lastIndexOf('\t') + 1
+  const path = unquote(line.slice(pathAt))
+  if (LEAVES_TREE.test(path)) throw new TreeRecordDamage('it has a path that leaves the tree')
+  const changedAt = line.slice(line.lastIndexOf('\t', pathAt - 2) + 1, pathAt - 1)
+  return {
+    path,
+    kind: line.slice(kindAt, contentAt - 1),
+    content: unquote(line.slice(contentAt, stampAt - 1)),
+    stamp: isEarlier(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
+    sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
+  }
+}
+
+/** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
+function isEarlier(time: string, other: string): boolean {
+  if (time === '' || time.startsWith('-') || other.startsWith('-')) return false
+  return time.length < other.length || (time.length === other.length && time < other)
+}
+
+/** A recorded item, unparsed: its path, and every field that distinguishes its content. */
+export interface RecordedLine {
+  readonly path: string
+  readonly fields: string
+}
+
+/** Returns the line that an item would have. */
+export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): RecordedLine {
+  return { path, fields: `${sha256}\t${kind}\t${quote(content)}` }
+}
+
+/** True if two lines have the same content. An item from a record of an earlier version of the action has no mode. */
+export function isAlike({ fields }: RecordedLine, other: RecordedLine): boolean {
+  if (fields === other.fields) return true
+  return (
+    (WITHOUT_MODE.test(fields) || WITHOUT_MODE.test(other.fields)) && withoutMode(fields) === withoutMode(other.fields)
+  )
+}
+
+/** Returns the unparsed lines of a record whose digest was verified, in order. */
+function* linesIn(text: string): Generator<RecordedLine, undefined> {
+  for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
+    const path = text.lastIndexOf('\t', end) + 1
+    const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1)
+    yield { path: unquote(text.slice(path, end)), fields: text.slice(start, stamp) }
+  }
+}
+
+/**
+ * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
+ * lines. Host files may have any name.
+ */
+function quote(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text
+}
+
+function unquote(text: string): string {
+  if (!text.startsWith('"')) return text
+  const value = parseQuoted(text)
+  if (typeof value !== 'string') throw new TreeRecordDamage('it has a quoted text that this action does not write')
+  return value
+}
+
+function parseQuoted(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function withoutMode(fields: string): string {
+  return fields.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t')
+}
+
+/** An item of a tree, as the tree's record describes it. */
+export interface RecordedItem extends TreeItem {
+  /** Digest of a file, or of the file that a symlink leads to; otherwise undefined. */
+  readonly sha256: string | undefined
+  /** See `FoundItem`; undefined if only the content can show whether the item has changed. */
+  readonly stamp: string | undefined
+}
+
+/** Returns the tree digest of these items: a symlink to a file counts with the bytes of that file. */
+export function digestOfItems(items: Iterable<RecordedItem>): string {
+  return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])))
+}
+
+/**
+ * The fields of `installed.json` that identify the files of a version: their tree digest, and the name of their record.
+ */
+export type TreeIdentity = Pick<InstalledVersion, 'tree_digest' | 'tree_record'>
+
+/** Returns the `TreeIdentity` in a row, without the row's other fields. */
+export function identityOf({ tree_digest, tree_record }: TreeIdentity): TreeIdentity {
+  return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record }
+}
+
+/** The identity of a tree that has just been recorded. */
+export interface RecordedTree {
+  readonly tree_digest: string
+  readonly tree_record: string
+}
+
+/** The path of a version's record. */
+export function recordPath(layout: Layout, { tree_digest, tree_record }: TreeIdentity): string {
+  return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record)
+}
+
+/** A tree record that is not as this action wrote it; the message says what is wrong. */
+export class TreeRecordDamage extends Error {
+  override readonly name = 'TreeRecordDamage'
+}
+
+/**
+ * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
+ * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
+ * stays valid when the tree is moved. Works in slices.
+ */
+export async function writeTreeRecord(
+  layout: Layout,
+  items: Iterable<RecordedItem>,
+  signal?: AbortSignal,
+): Promise<RecordedTree> {
+  const temporary = temporaryName(`${layout.trees}/record`)
+  try {
+    const fd = openSync(temporary, 'wx', 0o600)
+    let identity: RecordedTree
+    try {
+      identity = await writeItems(fd, items, signal)
+      await syncFile(fd)
+    } finally {
+      closeSync(fd)
+    }
+    renameSync(temporary, treeRecordPath(layout, identity.tree_record))
+    await syncDirectory(layout.trees)
+    return identity
+  } catch (error) {
+    tryUnlinkSync(temporary)
+    throw error
+  }
+}
+
+async function writeItems(
+  fd: number,
+  items: Iterable<RecordedItem>,
+  signal: AbortSignal | undefined,
+): Promise<RecordedTree> {
+  const [record, digest, slice] = [createHash('sha256'), createHash('sha256'), new TimeSlice(signal)]
+  let [lines, digested, separator] = ['', '', '']
+  const flush = (): void => {
+    writeFileSync(fd, lines)
+    record.update(lines)
+    digest.update(digested)
+    ;[lines, digested] = ['', '']
+  }
+  for (const item of items) {
+    lines += lineOf(item)
+    if (item.sha256 !== undefined) {
+      digested += `${separator}${item.path}:${item.sha256}`
+      separator = '\n'
+    }
+    if (lines.length >= WINDOW_BYTES) flush()
+    if (slice.isOver()) await slice.giveBack()
+  }
+  flush()
+  return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') }
+}

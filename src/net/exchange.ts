@@ -1,0 +1,378 @@
+import http, {
+  type Agent,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  validateHeaderName,
+  validateHeaderValue,
+} from 'node:http'
+import https from 'node:https'
+import type { LookupFunction, Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
+import { HttpClient } from '@actions/http-client'
+import { weighOnHeap } from '../core/bytes.ts'
+import { ArtifactError, ConfigError, DeployError, type ErrorCode, type ErrorOptions, errnoOf } from '../core/errors.ts'
+import { cleanForeignText } from '../core/text.ts'
+import type { WireSettings } from './settings.ts'
+
+interface HttpRequest {
+  method: 'GET' | 'POST'
+  url: URL
+  headers: Headers
+  body: string | undefined
+  /** The URL that the operator gave. If `url` is any other URL, its address is judged. */
+  hub: URL
+  /** The name of the server in messages: the URL's origin, unless a foreign answer gave the URL. */
+  server: string
+}
+
+/** An answer whose head has arrived. Its receiver must close it. */
+export interface Exchange {
+  status: number
+  headers: Headers
+  url: URL
+  /** See `HttpRequest`. */
+  server: string
+  /**
+   * True if the answer is from a different origin than the operator's URL. No message quotes a foreign answer, because
+   * messages are sent to the hub.
+   */
+  foreign: boolean
+  /** The body's bytes as they arrive; a slow reader slows the server down. Throws as `openExchange` does. */
+  body: AsyncIterable<Buffer>
+  /** Ends the connection, even when part of the body is still to come. */
+  close: () => void
+}
+
+/**
+ * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
+ * ConfigError `insecure_url` for an address that must not be reached, and TransientError `network` or `timeout`. Throws
+ * ArtifactError `network` for a refused certificate, and `bad_response` for an answer that is not HTTP or is HTTP 101.
+ * Throws the reason of the settings' signal once that signal is aborted.
+ */
+export async function openExchange(request: HttpRequest, settings: WireSettings): Promise<Exchange> {
+  const watch = new ConnectionWatch({ server: request.server, foreign: isForeign(request) }, settings)
+  try {
+    const { signal } = watch
+    const route = await findRoute(request, { ...settings, signal })
+    const sent = startRequest(request, { ...route, signal })
+    watch.follow(sent)
+    const answer = await receiveHead(sent.end(request.body), request)
+    return {
+      status: answer.statusCode ?? 0,
+      headers: readResponseHeaders(answer.headers),
+      url: request.url,
+      server: request.server,
+      foreign: isForeign(request),
+      body: receiveBody(answer, watch),
+      close: () => watch.close(),
+    }
+  } catch (error) {
+    throw watch.endWith(error)
+  }
+}
+
+function isForeign({ url, hub }: HttpRequest): boolean {
+  return url.origin !== hub.origin
+}
+
+interface Route {
+  readonly agent: Agent
+  readonly lookup: LookupFunction
+}
+
+async function findRoute(request: HttpRequest, settings: WireSettings): Promise<Route> {
+  const { agent, isProxied } = createAgent(request.url, settings)
+  return { agent, lookup: await lookupFor(request, { ...settings, isProxied }) }
+}
+
+function startRequest(
+  { url, method, headers }: HttpRequest,
+  { agent, lookup, signal }: Route & Pick<WireSettings, 'signal'>,
+): ClientRequest {
+  const { request } = url.protocol === 'https:' ? https : http
+  return request(url, { method, headers: { ...headers, connection: 'close' }, agent, lookup, signal })
+}
+
+/**
+ * Returns the lookup for a direct connection. Throws ConfigError `insecure_url` if the URL alone shows that its address
+ * must not be reached.
+ */
+async function lookupFor(
+  { url, hub, server }: HttpRequest,
+  { addresses, isProxied }: WireSettings & { isProxied: boolean },
+): Promise<LookupFunction> {
+  if (url.href === hub.href) return addresses.grantingLookup(hub)
+  if (isProxied) await addresses.verifyProxied(url, hub, server)
+  else await addresses.verifyLiteral(url, hub, server)
+  return addresses.judgingLookup(url, hub, server)
+}
+
+/** Settles whenever the request ends, even if the server switches to another protocol or closes without an error. */
+function receiveHead(sent: ClientRequest, request: HttpRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const refuse = () => reject(unusableAnswer(request, 'an HTTP answer', 'HTTP 101 (a switch to another protocol)'))
+    sent.on('response', answer => (answer.statusCode === 101 ? refuse() : resolve(answer)))
+    sent.on('upgrade', (_, socket) => {
+      socket.destroy()
+      refuse()
+    })
+    // This listener stays after the answer has begun: the request may still fail, and the body reports that.
+    sent.on('error', reject)
+    sent.on('close', () => reject(new Error('closed without an answer')))
+  })
+}
+
+async function* receiveBody(answer: IncomingMessage, watch: ConnectionWatch): AsyncGenerator<Buffer> {
+  try {
+    watch.awaitServer()
+    for await (const chunk of answer) {
+      watch.pause()
+      weighOnHeap(chunk)
+      yield chunk
+      watch.awaitServer()
+    }
+  } catch (error) {
+    throw watch.endWith(error)
+  }
+}
+
+type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
+
+/**
+ * Watches one connection. Aborts `signal` with TransientError `timeout` if the connection is not ready within
+ * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
+ * itself takes does not count.
+ */
+export class ConnectionWatch {
+  readonly server: string
+  readonly foreign: boolean
+  /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection has ended. */
+  readonly signal: AbortSignal
+  /** True if the connection was ready, so that bytes of the request may have left. */
+  sent = false
+  readonly #controller = new AbortController()
+  readonly #settings: WatchSettings
+  #request: ClientRequest | undefined
+  #stopTimer: () => void
+
+  constructor({ server, foreign }: Omit<ConnectionState, 'sent'>, settings: WatchSettings) {
+    this.server = server
+    this.foreign = foreign
+    this.#settings = settings
+    this.signal = AbortSignal.any([settings.signal, this.#controller.signal])
+    const expire = () => this.#controller.abort(this.#unconnected())
+    this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire)
+  }
+
+  /**
+   * Starts to wait for the server once the request's connection is ready. A TLS connection is ready once the
+   * certificate is verified.
+   */
+  follow(request: ClientRequest): void {
+    this.#request = request
+    request.once('socket', socket => whenReady(socket, () => this.#ready()))
+  }
+
+  /** Starts to count the server's silence, because it is the server's turn. */
+  awaitServer(): void {
+    this.#stopTimer()
+    const expire = () => this.#controller.abort(this.#silent())
+    this.#stopTimer = this.#settings.startTimer(this.#settings.timeouts.idleMs, expire)
+  }
+
+  /** Stops counting, because it is this client's turn. */
+  pause(): void {
+    this.#stopTimer()
+  }
+
+  /**
+   * Ends the connection of an answered request, even if part of the body is still to come. The signal is aborted only
+   * once the request is closed, to release what still listens to it. If it were aborted at once, Node.js would create
+   * two errors and format their stacks, for which V8 counts the lines of the bundle.
+   */
+  close(): void {
+    this.pause()
+    const release = (): void => this.#controller.abort()
+    if (this.#request === undefined || this.#request.closed) release()
+    else this.#request.once('close', release).destroy()
+  }
+
+  /**
+   * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this is
+   * the signal's reason; otherwise, it is the error, explained.
+   */
+  endWith(error: unknown): unknown {
+    const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this)
+    this.pause()
+    this.#controller.abort()
+    return reason
+  }
+
+  #ready(): void {
+    this.sent = true
+    this.awaitServer()
+  }
+
+  #unconnected(): TransientError {
+    const message = `Could not connect to ${this.server} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`
+    return new TransientError('timeout', message, { sent: false })
+  }
+
+  #silent(): TransientError {
+    const message = `${this.server} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`
+    return new TransientError('timeout', message, { sent: true })
+  }
+}
+
+function whenReady(socket: Socket, ready: () => void): void {
+  // A connection to an https proxy has already been secured when a request gets it.
+  if (socket instanceof TLSSocket && !socket.authorized) socket.once('secureConnect', ready)
+  else if (socket.connecting) socket.once('connect', ready)
+  else ready()
+}
+
+/** The facts about a connection that an operator needs. */
+interface ConnectionState {
+  /** The server's origin, or another name for it in messages. */
+  server: string
+  /** True if the server is not the operator's. If so, no message quotes what it sent, such as its certificate. */
+  foreign: boolean
+  /** False when no byte of the request can have reached the server. */
+  sent: boolean
+}
+
+/** A failure that another attempt may avoid: a failed connection, or an answer that may differ later. */
+export class TransientError extends ArtifactError {
+  /** False when no byte of the request can have reached the server. */
+  readonly sent: boolean
+
+  constructor(code: ErrorCode, message: string, options: ErrorOptions & { sent: boolean }) {
+    super(code, message, options)
+    this.sent = options.sent
+  }
+}
+
+/**
+ * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
+ * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
+ * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
+ */
+export function explainFailure(error: unknown, { server, foreign, sent }: ConnectionState): DeployError {
+  if (error instanceof DeployError) return error
+  const code = errnoOf(error) ?? ''
+  const reason = foreign ? foreignReason(error, code) : reasonOf(error)
+  if (code.startsWith('HPE_')) {
+    const advice = server.startsWith('http:')
+      ? 'check the URL and its port, and whether the URL should be https instead of http.'
+      : 'check the URL and its port.'
+    const message = `${server} did not send a valid HTTP response (${reason}): ${advice}`
+    return new ArtifactError('bad_response', message, { cause: error })
+  }
+  if (CERTIFICATE_CODE.test(code)) {
+    const refused = `The certificate of ${server} was refused (${reason}), and nothing was sent.`
+    if (!UNKNOWN_ISSUER.test(code))
+      return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error })
+    return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' })
+  }
+  if (!sent && NO_TLS_CODE.test(code)) {
+    const message = `${server} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`
+    return new TransientError('network', message, { sent, cause: error })
+  }
+  const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`
+  return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
+    sent,
+    cause: error,
+  })
+}
+
+/** Advice for a server that cannot be reached. */
+export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
+
+const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
+/** A code that begins with ERR_SSL_ is about another fault, for example a server that requires a client certificate. */
+const CERTIFICATE_CODE =
+  /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/
+/** The certificate errors that another authority in ca-file could fix. */
+const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/
+
+const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.'
+const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates."
+
+/** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
+const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/
+
+const NO_REASON = 'no reason given'
+
+/** Quotes only the code, and the status with which the operator's own proxy refused the connection. */
+function foreignReason(error: unknown, code: string): string {
+  const status = code === 'ERR_PROXY_TUNNEL' ? (error as { statusCode?: unknown }).statusCode : undefined
+  return typeof status === 'number' ? `${code}: the proxy answered HTTP ${status}` : code || NO_REASON
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
+  const message = error instanceof Error ? error.message : String(error)
+  const known = message.replace(NODE_HINT, '')
+  return cleanForeignText(known === '' ? (errnoOf(error) ?? NO_REASON) : known, 200)
+}
+
+export type Headers = Record<string, string>
+
+/**
+ * Returns the headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header
+ * cannot carry, such as a secret with a line break. The message names the header, never its value.
+ */
+export function readRequestHeaders(headers: Headers | undefined): Headers {
+  return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]))
+}
+
+function checkedName(name: string, value: string): string {
+  try {
+    validateHeaderName(name)
+    validateHeaderValue(name, value)
+    return name.toLowerCase()
+  } catch {
+    throw new ConfigError(
+      'invalid_input',
+      `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in the input that has this value.`,
+    )
+  }
+}
+
+/**
+ * Returns an answer's headers under lower-case names. The values of a repeated header are joined with `, `, so that a
+ * signature header that was sent twice never passes for one of the two. Of a few headers, such as `location`, Node
+ * keeps only the first value.
+ */
+function readResponseHeaders(headers: IncomingHttpHeaders): Headers {
+  const entries = Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, [value].flat().join(', ')]],
+  )
+  return Object.fromEntries(entries)
+}
+
+/**
+ * Creates the agent for one request. The agent connects directly or through the proxy that the environment names for
+ * this URL. It verifies every certificate, including that of an https proxy, and `signal` interrupts a proxy that
+ * stalls. Throws TypeError if the agent has no options to carry these settings, rather than connect without them.
+ */
+function createAgent(
+  url: URL,
+  { trust, signal }: Pick<WireSettings, 'trust' | 'signal'>,
+): { agent: Agent; isProxied: boolean } {
+  const client = new HttpClient(undefined, [], { keepAlive: false })
+  const agent: Agent & { options?: { proxy?: object } } = client.getAgent(url.href)
+  if (agent.options === undefined) throw new TypeError('Expected an HTTP agent with options, found one without.')
+  Object.assign(agent.options, trust)
+  if (agent.options.proxy !== undefined) Object.assign(agent.options.proxy, trust, { signal })
+  return { agent, isProxied: agent.options.proxy !== undefined }
+}
+
+/** Builds ArtifactError `bad_response` for an answer that is not of the expected form. */
+export function unusableAnswer(answer: { server: string }, expected: string, found: string): ArtifactError {
+  return new ArtifactError(
+    'bad_response',
+    `${answer.server} answered with ${found} instead of ${expected}: check the URL, or report this to the hub's operator.`,
+  )
+}

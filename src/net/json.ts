@@ -1,0 +1,130 @@
+import { MAX_JSON_BODY_BYTES } from '../core/identifiers.ts'
+import { cleanForeignText } from '../core/text.ts'
+import { type AnswerHead, headOf, makeCall } from './call.ts'
+import { type Exchange, type Headers, unusableAnswer } from './exchange.ts'
+import type { RetryPolicy } from './retries.ts'
+import { MAX_QUOTED_BODY_CHARS, type WireSettings } from './settings.ts'
+
+export interface JsonRequest {
+  method: 'GET' | 'POST'
+  url: string
+  /** Sent only to the URL's own origin: dropped as soon as a redirect leaves its scheme, host or port. */
+  credentials?: Headers
+  headers?: Headers
+  /** Sent as JSON. */
+  body?: unknown
+  retry: RetryPolicy
+  /** Overall, including retries and waits. */
+  timeoutMs: number
+  /** The limit for the answer's body; default MAX_JSON_BODY_BYTES. */
+  maxBytes?: number
+  /** Cancels only this request, which then rejects with the signal's reason. */
+  signal?: AbortSignal | undefined
+  /** Default true for GET. A POST is never redirected: the 3xx is its answer. */
+  followRedirects?: boolean
+}
+
+export interface JsonAnswer extends AnswerHead {
+  /** Parsed; undefined if that is not possible (see `AnswerText`). */
+  body: unknown
+  /** The decoded body; not to be printed. */
+  decoded: string
+  /** The body's first 2,048 characters, cleaned, for messages. */
+  text: string
+  attempts: number
+}
+
+/**
+ * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and
+ * ArtifactError `network`, `timeout` or `bad_response`. The error is `bad_response` for bad redirects, an answer that
+ * is not HTTP, and a 2xx body that is encoded or too long. Throws the reason of either signal once that signal is
+ * aborted.
+ */
+export async function requestJson(request: JsonRequest, settings: WireSettings): Promise<JsonAnswer> {
+  const hasBody = request.body !== undefined
+  const call = {
+    method: request.method,
+    url: request.url,
+    headers: {
+      accept: 'application/json',
+      ...(hasBody ? { 'content-type': 'application/json' } : {}),
+      ...request.headers,
+    },
+    credentials: request.credentials,
+    body: hasBody ? JSON.stringify(request.body) : undefined,
+    hub: undefined,
+    retry: request.retry,
+    followRedirects: request.method === 'GET' && request.followRedirects !== false,
+    timeoutMs: request.timeoutMs,
+    receive: (exchange: Exchange) => receiveJson(exchange, request.maxBytes ?? MAX_JSON_BODY_BYTES),
+  }
+  const signals = [settings.signal, ...(request.signal === undefined ? [] : [request.signal])]
+  return await makeCall(call, { ...settings, signal: AbortSignal.any(signals) })
+}
+
+async function receiveJson(exchange: Exchange, maxBytes: number): Promise<Omit<JsonAnswer, 'attempts'>> {
+  const succeeded = exchange.status >= 200 && exchange.status < 300
+  if (succeeded && isEncoded(exchange))
+    throw unusableAnswer(exchange, 'plain JSON', 'an encoded body (Content-Encoding)')
+  const { cut, ...answer } = await readAnswerText(exchange, maxBytes)
+  if (succeeded && cut) throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'a longer body')
+  return { ...headOf(exchange), ...answer }
+}
+
+const MAX_CONTAINERS = 1_000_000
+const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b]
+
+/** The body of an answer, as text and as JSON. */
+interface AnswerText {
+  /** Parsed; undefined if the body is empty, encoded, not JSON, too long, or contains over a million `[` and `{`. */
+  body: unknown
+  /** The text of the bytes that were read; not to be printed. */
+  decoded: string
+  /** The beginning of the body, cleaned, for messages. */
+  text: string
+  /** True if the body was too long; its end is missing here. */
+  cut: boolean
+}
+
+/** Keeps at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
+export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BODY_BYTES): Promise<AnswerText> {
+  if (isEncoded(exchange)) {
+    exchange.close()
+    return { body: undefined, decoded: '', text: '', cut: false }
+  }
+  const { bytes, cut } = await readCapped(exchange.body, maxBytes)
+  const decoded = new TextDecoder().decode(bytes)
+  const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS)
+  return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut }
+}
+
+/** True if the body has a Content-Encoding other than `identity`, although each request accepts only `identity`. */
+export function isEncoded(exchange: Exchange): boolean {
+  return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase())
+}
+
+async function readCapped(body: AsyncIterable<Buffer>, maxBytes: number): Promise<{ bytes: Buffer; cut: boolean }> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    size += chunk.length
+    if (size > maxBytes) break
+  }
+  return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: size > maxBytes }
+}
+
+/** True if parsing would cost too much: millions of empty or nested lists would need a gigabyte of memory. */
+function isCostly(bytes: Buffer): boolean {
+  let room = MAX_CONTAINERS
+  for (const byte of bytes) if ((byte === OPENS_LIST || byte === OPENS_OBJECT) && --room < 0) return true
+  return false
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

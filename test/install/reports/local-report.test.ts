@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { recordInstalled } from '../../../src/install/host/record.ts'
+import {
+  describeRecovered,
+  pruneReports,
+  readRunningVersion,
+  restoredUnhealthy,
+  rollbackProblems,
+} from '../../../src/install/reports/local-report.ts'
+import { temporaryDirectory, writeTree } from '../../folders.ts'
+import { factsOf, prepareTemporaryHost, reportOf, rowOf } from '../prepared-host.ts'
+
+describe('readRunningVersion', () => {
+  it('returns the recorded version only if the directory of the plugin exists', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await recordInstalled(layout, { rows: [rowOf()], removed: [] })
+    assert.equal(readRunningVersion(layout, factsOf()), null)
+    writeTree(layout.root, { 'plugins/greeter/a': '' })
+    assert.equal(readRunningVersion(layout, factsOf()), '2.0.0')
+  })
+
+  it('does not throw if the directory of the plugin cannot be examined', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await recordInstalled(layout, { rows: [rowOf({ directory: 'loop' })], removed: [] })
+    symlinkSync('loop', join(layout.root, 'loop'))
+    assert.equal(readRunningVersion(layout, factsOf()), null)
+  })
+})
+
+describe('describeRecovered', () => {
+  const sentences = [
+    ['failed', '1.0.0', 'it had changed no file, and 1.0.0 still runs.'],
+    ['failed', null, 'it had changed no file, and no version is known to run.'],
+    ['rolled_back', '1.0.0', 'it was rolled back to 1.0.0.'],
+    ['rolled_back', null, 'it was rolled back, and no version is known to run.'],
+    ['success', '2.0.0', 'it had been completed, and 2.0.0 runs.'],
+  ] as const
+  for (const [outcome, running_version, end] of sentences)
+    it(`does not say that the recovery failed if the deployment ended as ${outcome}, with ${running_version} installed`, () => {
+      const sentence = describeRecovered(reportOf({ outcome, running_version, version: '2.0.0' }))
+      assert.equal(sentence, `The interrupted deployment of greeter 2.0.0 was recovered: ${end}`)
+    })
+
+  for (const [name, facts, subject] of [
+    ['a rollback', { rollback_of: '2.0.0', version: '1.0.0' }, 'rollback of greeter to 1.0.0'],
+    [
+      'a rollback of which only the id is known',
+      { rollback_of: null, slug: null, version: null },
+      'rollback of greeter',
+    ],
+    ['a run of which nothing is known', { slug: null, id: null, version: null }, 'deployment'],
+  ] as const)
+    it(`names ${name}`, () => {
+      const sentence = describeRecovered(reportOf({ ...facts, outcome: 'failed', running_version: '2.0.0' }))
+      assert.equal(sentence, `The interrupted ${subject} was recovered: it had changed no file, and 2.0.0 still runs.`)
+    })
+})
+
+const ROLLBACK = { restored: true, problems: ['it answers 500'], verified: true, healthy: false }
+
+describe('restoredUnhealthy', () => {
+  const rows = [
+    ['the previous version', {}, / 1\.0\.0, which is installed again, is not healthy on host-1: .* it answers 500\.$/],
+    [
+      'files that this action had not installed',
+      { previous_version: null, unrecorded: true },
+      / the previous version, which is installed again, is not healthy on host-1: .* it answers 500\.$/,
+    ],
+    [
+      'nothing',
+      { previous_version: null },
+      /, but a service on host-1 is not as it was before: repair that service\. it answers 500\.$/,
+    ],
+  ] as const
+  for (const [replaced, facts, sentence] of rows)
+    it(`describes the end of a rollback whose deployment replaced ${replaced}`, () => {
+      assert.match(restoredUnhealthy(reportOf({ ...facts, rollback: ROLLBACK })) ?? '', sentence)
+    })
+
+  it('returns undefined if the restored version is healthy or was not checked, and without a rollback', () => {
+    for (const healthy of [true, null])
+      assert.equal(restoredUnhealthy(reportOf({ rollback: { ...ROLLBACK, healthy } })), undefined)
+    assert.equal(restoredUnhealthy(reportOf()), undefined)
+  })
+})
+
+describe('rollbackProblems', () => {
+  const rows = [
+    ['exit code 1', 'step_failed', ['The same happened again.', 'it answers 500.']],
+    ['s1: exit code 1', 'step_failed', ['The same happened again.', 'it answers 500.']],
+    ['exit code 1', 'unhealthy', ['exit code 1.', 'it answers 500.']],
+    ['no time was left.', 'cancelled', ['exit code 1.', 'it answers 500.']],
+  ] as const
+  for (const [message, code, sentences] of rows)
+    it(`returns sentences after the cause ${code}: ${message}`, () => {
+      const report = {
+        rollback: { restored: true, problems: ['exit code 1', 'it answers 500'], verified: true, healthy: null },
+        error: { code, message, step: 's1' },
+      }
+      assert.deepEqual(rollbackProblems(report), sentences)
+    })
+
+  it('returns no sentence if there was no rollback', () => {
+    assert.deepEqual(rollbackProblems({ rollback: null, error: null }), [])
+  })
+})
+
+const ID = '7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
+const at = (day: number, rest: string) => `2026-01-0${day}T03-04-05.678Z-${rest}.json`
+
+describe('pruneReports', () => {
+  const cases: Record<string, { files: string[]; slug?: string | null; newest: string; keep: number; gone: string[] }> =
+    {
+      'the oldest of the same part': {
+        files: [at(1, 'greeter'), at(2, 'greeter'), at(3, 'greeter')],
+        newest: at(3, 'greeter'),
+        keep: 2,
+        gone: [at(1, 'greeter')],
+      },
+      'no report of another part': {
+        files: [at(1, 'greeter-web'), at(1, 'shop'), at(2, 'greeter')],
+        newest: at(2, 'greeter'),
+        keep: 1,
+        gone: [],
+      },
+      'those of the same millisecond too': {
+        files: [at(1, 'greeter'), at(1, `greeter-${ID}`), at(2, 'greeter')],
+        newest: at(2, 'greeter'),
+        keep: 1,
+        gone: [at(1, 'greeter'), at(1, `greeter-${ID}`)],
+      },
+      'those of runs without a known name': {
+        files: [at(1, ID), at(2, 'greeter'), at(3, ID.replace('7', '8'))],
+        slug: null,
+        newest: at(3, ID.replace('7', '8')),
+        keep: 1,
+        gone: [at(1, ID)],
+      },
+      'no report of another project whose id is a UUID too': {
+        files: [at(1, ID), at(2, ID.replace('7', '8')), at(3, ID.replace('7', '8'))],
+        slug: ID.replace('7', '8'),
+        newest: at(3, ID.replace('7', '8')),
+        keep: 1,
+        gone: [at(2, ID.replace('7', '8'))],
+      },
+      'all but the one just written, even if the clock was set back': {
+        files: [at(1, 'greeter'), at(2, 'greeter'), at(3, 'greeter')],
+        newest: at(1, 'greeter'),
+        keep: 1,
+        gone: [at(2, 'greeter'), at(3, 'greeter')],
+      },
+      'nothing that is not a report': {
+        files: ['notes.json', 'greeter.json', at(1, 'greeter').replace('.json', '.txt'), at(2, 'greeter')],
+        newest: at(2, 'greeter'),
+        keep: 1,
+        gone: [],
+      },
+    }
+  for (const [name, { files, slug = 'greeter', newest, keep, gone }] of Object.entries(cases)) {
+    it(`removes ${name}`, t => {
+      const folder = temporaryDirectory(t)
+      for (const file of files)
+        writeFileSync(join(folder, file), JSON.stringify({ slug: file.includes('greeter') ? 'greeter' : slug }))
+      pruneReports(join(folder, newest), slug, keep)
+      assert.deepEqual(readdirSync(folder).toSorted(), files.filter(file => !gone.includes(file)).toSorted())
+    })
+  }
+
+  it('does not fail a run because of a directory in place of a report, or a missing folder', t => {
+    const folder = temporaryDirectory(t)
+    mkdirSync(join(folder, at(1, 'greeter')))
+    writeFileSync(join(folder, at(2, 'greeter')), '{}')
+    pruneReports(join(folder, at(2, 'greeter')), 'greeter', 1)
+    pruneReports(join(folder, 'gone', at(2, 'greeter')), 'greeter', 1)
+    assert.equal(readdirSync(folder).length, 2)
+  })
+})

@@ -1,0 +1,283 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import {
+  announceable,
+  applyChanges,
+  type Change,
+  changeSchema,
+  describeChange,
+  type PlannedChange,
+  placesIn,
+  undoChange,
+} from '../../../src/install/changes/change.ts'
+import { listTree, temporaryDirectory, writeTree } from '../../folders.ts'
+
+const STAGING = '.hub-deploy/staging/7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
+const SNAPSHOT = '.hub-deploy/snapshots/plugins/x/1-1.0.0'
+
+const KINDS: { name: string; change: PlannedChange; countsAsChange: boolean }[] = [
+  { name: 'make_directory', change: { type: 'make_directory', path: 'plugins' }, countsAsChange: false },
+  { name: 'move of a tree', change: { type: 'move', from: 'old/tree', to: 'new/tree' }, countsAsChange: true },
+  {
+    name: 'create_file',
+    change: { type: 'create_file', staged: 'old/tree/file', path: 'new/file' },
+    countsAsChange: true,
+  },
+]
+
+function makeRoot(t: Parameters<typeof temporaryDirectory>[0]): string {
+  const root = temporaryDirectory(t)
+  writeTree(root, { 'old/tree/file': 'kept' })
+  mkdirSync(join(root, 'new'))
+  return root
+}
+
+describe('undoChange', () => {
+  for (const { name, change, countsAsChange } of KINDS) {
+    it(`restores the exact tree after a ${name}, any number of times`, async t => {
+      const root = makeRoot(t)
+      const before = listTree(root)
+      const made = await announceable(root, change)
+      await applyChanges(root, [made])
+      assert.notDeepEqual(listTree(root), before)
+      assert.equal((await undoChange(root, made)).wasMade, countsAsChange)
+      assert.deepEqual(listTree(root), before)
+      assert.equal((await undoChange(root, made)).wasMade, false)
+      assert.deepEqual(listTree(root), before)
+    })
+
+    it(`does nothing for a ${name} that was announced but not made`, async t => {
+      const root = makeRoot(t)
+      const before = listTree(root)
+      assert.equal((await undoChange(root, await announceable(root, change))).wasMade, false)
+      assert.deepEqual(listTree(root), before)
+    })
+  }
+
+  it('keeps a directory that another process now uses', async t => {
+    const root = makeRoot(t)
+    const change: Change = { type: 'make_directory', path: 'plugins' }
+    await applyChanges(root, [change])
+    writeFileSync(join(root, 'plugins/theirs'), '')
+    await undoChange(root, change)
+    assert.ok('plugins/theirs' in listTree(root))
+  })
+
+  it("does not remove another process's file at the path of ours", async t => {
+    const root = makeRoot(t)
+    const change: Change = { type: 'create_file', staged: 'old/tree/file', path: 'new/file' }
+    writeFileSync(join(root, 'new/file'), 'kept')
+    assert.equal((await undoChange(root, change)).wasMade, false)
+    assert.ok('new/file' in listTree(root))
+  })
+
+  it('does not remove a created file without the staged file that proves that it is ours', async t => {
+    const root = makeRoot(t)
+    writeFileSync(join(root, 'new/file'), '')
+    await undoChange(root, { type: 'create_file', staged: 'old/gone', path: 'new/file' })
+    assert.ok('new/file' in listTree(root))
+  })
+
+  const move: PlannedChange = { type: 'move', from: 'old/tree', to: 'new/tree' }
+  it('sets aside files that another process has put where a tree is moved back', async t => {
+    const root = makeRoot(t)
+    mkdirSync(join(root, '.hub-deploy/snapshots'), { recursive: true })
+    const announced = await announceable(root, move)
+    await applyChanges(root, [announced])
+    writeTree(root, { 'old/tree/file': 'theirs' })
+    const { wasMade, setAside } = await undoChange(root, announced)
+    assert.equal(wasMade, true)
+    assert.equal(readFileSync(join(root, 'old/tree/file'), 'utf8'), 'kept')
+    assert.equal(readFileSync(join(root, String(setAside[0]), 'file'), 'utf8'), 'theirs')
+  })
+
+  it('does not move back another directory from the place to which a tree was moved', async t => {
+    const root = makeRoot(t)
+    const announced = await announceable(root, move)
+    writeTree(root, { 'new/tree/file': 'theirs' })
+    rmSync(join(root, 'old/tree'), { recursive: true })
+    const before = listTree(root)
+    await assert.rejects(undoChange(root, announced), /neither path/)
+    assert.deepEqual(listTree(root), before)
+  })
+
+  it('does not mistake the restored version for the new one', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { [`${STAGING}/tree/main`]: 'new' })
+    const announced = await announceable(root, { type: 'move', from: `${STAGING}/tree`, to: 'plugins/x' })
+    writeTree(root, { 'plugins/x/main': 'old' })
+    rmSync(join(root, STAGING), { recursive: true })
+    await undoChange(root, announced)
+    assert.equal(readFileSync(join(root, 'plugins/x/main'), 'utf8'), 'old')
+  })
+
+  it('moves back a kept file that the new version has replaced by a rename', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { [`${SNAPSHOT}/state.json`]: '1', [`${STAGING}/tree/main`]: 'new' })
+    const kept = { type: 'move', from: `${SNAPSHOT}/state.json`, to: `${STAGING}/tree/state.json` } as const
+    const announced = await announceable(root, kept)
+    await applyChanges(root, [announced])
+    writeFileSync(join(root, 'written'), '2')
+    renameSync(join(root, 'written'), join(root, kept.to))
+    assert.equal((await undoChange(root, announced)).wasMade, true)
+    assert.equal(readFileSync(join(root, kept.from), 'utf8'), '2')
+  })
+
+  it('recognizes a tree that is already back by its inode, even if the other path exists', async t => {
+    const root = makeRoot(t)
+    const announced = await announceable(root, move)
+    writeTree(root, { 'new/tree/other': 'theirs' })
+    const before = listTree(root)
+    assert.deepEqual(await undoChange(root, announced), { wasMade: false, setAside: [] })
+    assert.deepEqual(listTree(root), before)
+  })
+
+  it('throws when neither path of a move exists', async t => {
+    await assert.rejects(undoChange(temporaryDirectory(t), { ...move, ino: '7' }))
+  })
+})
+
+describe('applyChanges', () => {
+  const taken: [string, PlannedChange][] = [
+    ['a directory', { type: 'make_directory', path: 'new' }],
+    ['a file with a directory', { type: 'make_directory', path: 'old/tree/file' }],
+    ['an empty directory with a moved tree', { type: 'move', from: 'old/tree', to: 'new' }],
+    ['a file with a moved one', { type: 'move', from: 'old/tree/file', to: 'old/other' }],
+    ['a file with a created one', { type: 'create_file', staged: 'old/tree/file', path: 'old/other' }],
+  ]
+  for (const [name, change] of taken) {
+    it(`never replaces ${name}`, async t => {
+      const root = makeRoot(t)
+      writeTree(root, { 'old/other': 'theirs' })
+      const before = listTree(root)
+      await assert.rejects(applyChanges(root, [change]))
+      await assert.rejects(announceable(root, change))
+      assert.deepEqual(listTree(root), before)
+    })
+  }
+})
+
+describe('announceable', () => {
+  it('refuses to move a missing path', async t => {
+    await assert.rejects(announceable(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }))
+  })
+
+  it('accepts every other change', async t => {
+    const root = makeRoot(t)
+    for (const { change } of KINDS) await announceable(root, change)
+  })
+})
+
+describe('changeSchema', () => {
+  const ino = '7'
+  const allowed: Change[] = [
+    { type: 'make_directory', path: 'extensions' },
+    { type: 'move', from: 'plugins/x', to: SNAPSHOT, ino },
+    { type: 'move', from: `${SNAPSHOT}/data/a b`, to: `${STAGING}/tree/plugins/x/data/a b`, ino },
+    { type: 'move', from: `${STAGING}/tree`, to: 'extensions/x', ino },
+    { type: 'move', from: SNAPSHOT, to: `${STAGING}/restored/plugins/x`, ino },
+    { type: 'move', from: `${STAGING}/replaced/plugins/x/etc/a b`, to: `${SNAPSHOT}/etc/a b`, ino },
+    { type: 'create_file', staged: `${STAGING}/x.env`, path: 'plugins/x.env' },
+    { type: 'create_file', staged: `${STAGING}/injected/x.env`, path: 'plugins/x/.env' },
+    { type: 'make_directory', path: 'app/of/plugins' },
+    { type: 'move', from: 'app/of/plugins/x', to: SNAPSHOT, ino },
+    { type: 'move', from: `${STAGING}/tree`, to: 'app/of/plugins/x', ino },
+    { type: 'move', from: 'plugins/x.env', to: 'app/of/plugins/x.env', ino },
+  ]
+  for (const change of allowed) {
+    it(`accepts: ${describeChange(change)}`, () => assert.deepEqual(changeSchema.parse(change), change))
+  }
+
+  const outside = [
+    '',
+    '.',
+    '..',
+    '../x',
+    'a/../../x',
+    '/etc',
+    './plugins',
+    'plugins//x',
+    'plugins/',
+    'plugins/.',
+    '../../x',
+  ]
+  const elsewhere = [
+    'a',
+    'plugins',
+    'extensions/x/y',
+    '.hub-deploy',
+    '.hub-deploy/snapshots',
+    '.hub-deploy/installed.json',
+  ]
+  const escaping = [`${STAGING}/../x`, `${STAGING}/tree/..`, `${SNAPSHOT}/../2-1`, `${STAGING}`, `${STAGING}/a\u0000b`]
+  for (const path of [...outside, ...elsewhere, ...escaping]) {
+    it(`refuses ${JSON.stringify(path)} in every path`, () => {
+      const changes = [
+        { type: 'make_directory', path: ['a', 'plugins'].includes(path) ? '' : path },
+        { type: 'move', from: path, to: SNAPSHOT, ino },
+        { type: 'move', from: path, to: 'plugins/x', ino },
+        { type: 'move', from: `${STAGING}/tree`, to: path, ino },
+        { type: 'create_file', staged: path, path: 'plugins/x.env' },
+        { type: 'create_file', staged: `${STAGING}/x.env`, path },
+      ]
+      for (const change of changes) assert.ok(!changeSchema.safeParse(change).success, JSON.stringify(change))
+    })
+  }
+
+  const moves: [string, string][] = [
+    ['plugins/x', 'plugins/y'],
+    ['plugins/x', 'app/x'],
+    ['plugins/x.env', 'plugins/y.env'],
+    ['plugins/x.env', 'app/y.env'],
+    ['plugins/x.env', 'extensions/x.env'],
+    ['extensions/x.env', 'app/x.env'],
+    ['app/x/y', SNAPSHOT],
+    ['plugins/other', SNAPSHOT],
+    [SNAPSHOT, 'plugins/x'],
+    [`${SNAPSHOT}/data`, `${STAGING}/tree/other`],
+    [`${STAGING}/tree`, `${STAGING}/other`],
+    [`${STAGING}/tree`, SNAPSHOT],
+    [SNAPSHOT, `${STAGING}/tree`],
+    [SNAPSHOT, `${STAGING}/restored/plugins/y`],
+    [SNAPSHOT, `${STAGING}/restored/plugins/x/data`],
+    [`${STAGING}/replaced/plugins/x/data`, `${SNAPSHOT}/other`],
+    [`${STAGING}/replaced/plugins/y/data`, `${SNAPSHOT}/data`],
+    [`${STAGING}/replaced/plugins/x/data`, SNAPSHOT],
+  ]
+  for (const [from, to] of moves) {
+    it(`refuses a move from ${from} to ${to}, which no deployment makes`, () =>
+      assert.ok(!changeSchema.safeParse({ type: 'move', from, to, ino }).success))
+  }
+
+  for (const wrong of [undefined, '', '-1', '1e3', 7]) {
+    it(`refuses a move with the inode ${wrong}`, () =>
+      assert.ok(!changeSchema.safeParse({ type: 'move', from: 'plugins/x', to: SNAPSHOT, ino: wrong }).success))
+  }
+})
+
+describe('placesIn', () => {
+  it('lists once each place that trees are moved into or out of', () => {
+    const changes: Change[] = [
+      { type: 'move', ino: '7', from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
+      { type: 'make_directory', path: 'plugins/x' },
+      { type: 'move', ino: '7', from: 'plugins/x', to: '.hub-deploy/snapshots/plugins/x/1-1.0' },
+      {
+        type: 'move',
+        ino: '7',
+        from: '.hub-deploy/snapshots/plugins/x/1-1.0/data',
+        to: '.hub-deploy/staging/1/x/data',
+      },
+      { type: 'move', ino: '7', from: '.hub-deploy/staging/1/x', to: 'plugins/x' },
+      { type: 'create_file', staged: '.hub-deploy/staging/1/x.env', path: 'plugins/x.env' },
+      { type: 'move', ino: '7', from: '.hub-deploy/staging/1/x', to: 'app/of/x' },
+      { type: 'move', ino: '7', from: 'plugins/x.env', to: 'app/of/x.env' },
+    ]
+    assert.deepEqual(placesIn(changes), [
+      { shelf: 'extensions', id: 'gone', directory: 'extensions' },
+      { shelf: 'plugins', id: 'x', directory: 'plugins' },
+      { shelf: 'plugins', id: 'x', directory: 'app/of' },
+    ])
+  })
+})

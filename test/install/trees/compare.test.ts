@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { chmodSync, mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { isBelow } from '../../../src/core/identifiers.ts'
+import { scanTree } from '../../../src/install/files/walk.ts'
+import { compareTree, describeTree, findStrayCaches, TreeStamps } from '../../../src/install/trees/compare.ts'
+import { digestOfItems, itemsOf, readTreeRecord, writeTreeRecord } from '../../../src/install/trees/record.ts'
+import { timesMoveOn } from '../../clocks.ts'
+import { rewriteKeepingTime, temporaryDirectory, writeTree } from '../../folders.ts'
+import { prepareTemporaryHost } from '../prepared-host.ts'
+import { installRecorded, treeOf } from './recorded-tree.ts'
+
+const FILES = { 'bin/run': '#!/bin/sh\n', 'lib/a': 'a', 'lib/gone': 'x' }
+
+const CHANGES: Record<string, (root: string) => void> = {
+  'a changed, an added and a removed file': root => {
+    writeFileSync(join(root, 'lib/a'), 'b')
+    writeTree(root, { 'new/file': 'new' })
+    rmSync(join(root, 'lib/gone'))
+  },
+  'another mode': root => chmodSync(join(root, 'bin/run'), 0o4755),
+  'symlinks to anywhere and in a loop': root => {
+    symlinkSync('/etc/hostname', join(root, 'etc'))
+    symlinkSync('round', join(root, 'round'))
+    symlinkSync('../bin/run', join(root, 'lib/link'))
+    symlinkSync('lib/link', join(root, 'first'))
+  },
+  'a pipe': root => execFileSync('mkfifo', [join(root, 'pipe')]),
+  'names with line breaks and quotes': root => writeTree(root, { 'a\nb\t"': '', '"': '' }),
+  'a directory instead of a file': root => {
+    rmSync(join(root, 'lib/a'))
+    mkdirSync(join(root, 'lib/a'))
+  },
+}
+
+describe('the description of a modified tree', () => {
+  for (const [name, change] of Object.entries(CHANGES)) {
+    it(`matches a tree with ${name}, but no longer after a later change`, async t => {
+      const { layout, root, describe } = await makeInstalled(t)
+      change(root)
+      const identity = await writeTreeRecord(layout, (await describe()) ?? [])
+      const tree = { root, keepPaths: ['data'] }
+      const compare = async () => await compareTree(tree, readTreeRecord(layout, identity) ?? [])
+      assert.deepEqual(await compare(), { added: [], removed: [], changed: [] })
+      writeFileSync(join(root, 'bin/run'), 'something else')
+      assert.deepEqual((await compare()).changed, ['bin/run'])
+    })
+  }
+
+  it('has the digest of the actual files, without kept paths', async t => {
+    const { root, describe } = await makeInstalled(t)
+    writeTree(root, { 'lib/a': 'b', 'data/db': 'rows', new: 'n' })
+    symlinkSync('new', join(root, 'link'))
+    symlinkSync('/etc/hostname', join(root, 'outside'))
+    const expected = treeOf({ ...FILES, 'lib/a': 'b', new: 'n', link: 'n' })
+    assert.equal(digestOfItems((await describe()) ?? []), digestOfItems(itemsOf(expected, [])))
+  })
+
+  it('contains no bytecode that Python has cached', async t => {
+    const { root, describe } = await makeInstalled(t)
+    writeTree(root, { 'lib/__pycache__/a.pyc': '', 'lib/a.pyc': '' })
+    const paths = (await describe())?.map(({ path }) => path)
+    assert.deepEqual(paths, ['bin/run', 'lib/a', 'lib/a.pyc', 'lib/gone'])
+  })
+
+  it('is given up if two names that are not UTF-8 decode to the same text', async t => {
+    const { root, describe } = await makeInstalled(t)
+    for (const byte of [0xfe, 0xff]) writeFileSync(Buffer.concat([Buffer.from(`${root}/`), Buffer.from([byte])]), '')
+    assert.equal(await describe(), undefined)
+  })
+
+  for (const path of ['cache.bin', 'lib/a']) {
+    it(`is given up, after reading little, if ${path} has grown to a terabyte`, async t => {
+      const { root, describe } = await makeInstalled(t)
+      writeTree(root, { [path]: '' })
+      truncateSync(join(root, path), 2 ** 40)
+      assert.equal(await describe(), undefined)
+    })
+  }
+})
+
+async function makeInstalled(t: TestContext) {
+  const layout = await prepareTemporaryHost(t)
+  const { root, ...identity } = await installRecorded(layout, FILES)
+  const describe = async () => await describeTree({ root, keepPaths: ['data'] }, readTreeRecord(layout, identity) ?? [])
+  return { layout, root, describe }
+}
+
+const write = (root: string, paths: readonly string[]): void =>
+  writeTree(root, Object.fromEntries(paths.map(path => [path, path])))
+
+const RECORDED = ['lib/__pycache__/shipped.pyc', 'src/main.py']
+
+function strayIn(root: string, keepPaths: readonly string[] = []): Promise<string[] | undefined> {
+  const record = RECORDED.map(path => ({
+    path,
+    kind: '644',
+    content: String(path.length),
+    sha256: '',
+    stamp: undefined,
+  }))
+  return findStrayCaches({ root, keepPaths }, record)
+}
+
+it('names unrecorded caches as a whole, and single files next to recorded ones', async t => {
+  const root = temporaryDirectory(t)
+  write(root, [...RECORDED, 'lib/__pycache__/evil.pyc', 'lib/__pycache__/in/evil.so', '__pycache__/__pycache__/x.pyc'])
+  write(root, ['src/__pycache__/a.pyc', 'src/__pycache__/b.pyc', 'src/more.py'])
+  assert.deepEqual(await strayIn(root), [
+    '__pycache__',
+    'lib/__pycache__/evil.pyc',
+    'lib/__pycache__/in/evil.so',
+    'src/__pycache__',
+  ])
+})
+
+it('leaves the files of the host in a cache alone', async t => {
+  const root = temporaryDirectory(t)
+  write(root, [...RECORDED, 'src/__pycache__/own/rows', 'src/__pycache__/evil.pyc', 'data/__pycache__/rows'])
+  assert.deepEqual(await strayIn(root, ['data', 'src/__pycache__/own']), ['src/__pycache__/evil.pyc'])
+})
+
+it('lists nothing if there are more than 2,000 paths', async t => {
+  const root = temporaryDirectory(t)
+  write(root, [...RECORDED, ...Array.from({ length: 2001 }, (_, index) => `lib/__pycache__/${index}.pyc`)])
+  assert.equal(await strayIn(root), undefined)
+})
+
+const keepPaths = ['data']
+
+/** Scans a tree, changes and moves it. Resolves to true if the tree still has the stamps that the scan found. */
+async function areSame(t: TestContext, change: (root: string) => void): Promise<boolean> {
+  const folder = temporaryDirectory(t)
+  const [root, moved] = [join(folder, 'tree'), join(folder, 'moved')]
+  writeTree(root, { main: 'm', 'lib/a': '1', 'lib/deep/b': '2', 'data/db': 'rows' })
+  mkdirSync(join(root, 'logs'))
+  symlinkSync('main', join(root, 'link'))
+  await timesMoveOn(root)
+  const stamps = new TreeStamps()
+  const onStamp = (path: string, stamp: string): void => stamps.see(path, stamp)
+  assert.ok([...scanTree(root, { isLeftOut: isBelow(keepPaths), onStamp })].length > 0)
+  change(root)
+  renameSync(root, moved)
+  return await stamps.areThoseOf({ root: moved, keepPaths }, new AbortController().signal)
+}
+
+const STAMPED_CHANGES: Record<string, (root: string) => void> = {
+  'another byte in a file': root => writeFileSync(join(root, 'lib/a'), '9'),
+  'another byte, with the old modification time': root => {
+    rewriteKeepingTime(join(root, 'lib/a'), '9')
+  },
+  'another mode': root => chmodSync(join(root, 'lib/deep/b'), 0o755),
+  'a file in the root': root => writeFileSync(join(root, 'new'), ''),
+  'a file in a directory that was empty': root => writeFileSync(join(root, 'logs/new'), ''),
+  'a removed file': root => unlinkSync(join(root, 'main')),
+  'a removed directory': root => rmSync(join(root, 'lib'), { recursive: true }),
+  'a symlink to elsewhere': root => {
+    unlinkSync(join(root, 'link'))
+    symlinkSync('/etc/passwd', join(root, 'link'))
+  },
+  'a symlink in place of the tree': root => {
+    renameSync(root, `${root}-elsewhere`)
+    symlinkSync(`${root}-elsewhere`, root)
+  },
+}
+
+describe('the stamps of a tree', () => {
+  for (const [name, change] of Object.entries(STAMPED_CHANGES))
+    it(`differ after a change: ${name}`, async t => assert.equal(await areSame(t, change), false))
+
+  it('are the same in a tree that was only moved, even if a kept path was moved out of it', async t => {
+    assert.equal(await areSame(t, () => {}), true)
+    assert.equal(await areSame(t, root => renameSync(join(root, 'data'), `${root}-data`)), true)
+  })
+})
