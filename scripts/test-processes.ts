@@ -7,16 +7,17 @@ const FOLDER = join(ROOT, '.test-processes')
 
 /** Files whose tests are all left to CI. If they run, each has its own process; otherwise, they share one. */
 const LEFT_TO_CI =
-  'test/e2e/{kill-sweep,kill-undo-full-disk,project-kills,rollback-kills,power-cuts,error-sweep,systemd-nights,durability-order}.test.ts'
+  'test/e2e/{kill/{sweep,undo-full-disk,project,rollback,power-cuts,error-sweep,durability-order},host/systemd-nights}.test.ts'
 
 /**
  * Files that take the longest with CI=true, or that wait for a long time. Each has its own process, which starts early.
  */
 const ALONE = [
-  'test/e2e/{*kill*,*cancel*,nights,disk,damaged-state}.test.ts',
-  'test/e2e/{clock-jumps,endings,lock,outputs-of-truth,project-extraction,reported-full-disk,switch-frames,time-outs}.test.ts',
+  'test/e2e/kill/{*cancel*,table,no-change,random,nights,damaged-state}.test.ts',
+  'test/e2e/host/{clock-jumps,disk,lock,outputs-of-truth,reported-full-disk}.test.ts',
+  'test/e2e/{endings,project/extraction,deploy/switch-frames,hub/time-outs}.test.ts',
   'test/{layers,examples}.test.ts',
-  'test/workflows/*.test.ts',
+  'test/e2e/workflows/{examples,rollout}.test.ts',
   'test/scripts/{bench-race,footprint}.test.ts',
 ]
 
@@ -26,14 +27,14 @@ const ALONE = [
  * with few others. The last processes take the least time, so that no processor is idle at the end.
  */
 const SHARED: readonly { readonly name: string; readonly files: string; readonly processes: number }[] = [
-  { name: 'e2e', files: 'test/e2e/*.test.ts', processes: 12 },
+  { name: 'e2e', files: 'test/e2e/**/*.test.ts', processes: 12 },
   { name: 'repository', files: 'test/{*,scripts/**/*}.test.ts', processes: 2 },
   { name: 'hub', files: 'test/hub/**/*.test.ts', processes: 3 },
-  { name: 'git', files: 'test/sources/git/*.test.ts', processes: 1 },
+  { name: 'git', files: 'test/sources/git*.test.ts', processes: 1 },
   { name: 'actions', files: 'test/{actions,marketplace,net,runner,sources,start}/**/*.test.ts', processes: 2 },
   { name: 'archive', files: 'test/install/archive/**/*.test.ts', processes: 2 },
-  { name: 'locks', files: 'test/install/host/locks/*.test.ts', processes: 1 },
-  { name: 'host', files: 'test/install/{host,inspection}/**/*.test.ts', processes: 2 },
+  { name: 'locks', files: 'test/install/host/{lock*,kernel-lock,process-identity}.test.ts', processes: 1 },
+  { name: 'host', files: 'test/install/{status,{host,trees}/**/*}.test.ts', processes: 2 },
   { name: 'install', files: 'test/install/**/*.test.ts', processes: 4 },
   { name: 'rules', files: 'test/{core,fleet,project,rollback}/**/*.test.ts', processes: 1 },
 ]
