@@ -45,7 +45,7 @@ export async function runLocked<Checked>(
   checked: Checked,
   { deployment, flow }: Running<Checked>,
 ): Promise<EndedDeployment> {
-  let ending: SettledEnding
+  let ending: Ending
   try {
     const order = await flow.prepare(checked, session.stagingFolder)
     const context = session.stepContext(order)
@@ -103,19 +103,20 @@ async function recovered(
 interface Ending {
   readonly end: DeploymentEnd
   readonly error: DeployError | undefined
+  /** Whether nothing is left to recover. */
+  readonly settled: boolean
+  /** Whether services still have to be restored. */
+  readonly isUnfinished?: boolean | undefined
   /** The checks of the old version for which a cancelled run had no time. */
   readonly unchecked?: readonly RestoredCheck[] | undefined
 }
-
-/** `settled`: nothing is left to recover. `isUnfinished`: services still have to be restored. */
-type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
 
 /** Commits the steps' changes, after a last check for a cancel. */
 async function commit(
   deployment: RunningDeployment,
   session: HostSession,
   installation: Installation,
-): Promise<SettledEnding> {
+): Promise<Ending> {
   await hearSignals()
   deployment.tools.signal.throwIfAborted()
   await session.transaction.commit(installation)
@@ -146,7 +147,7 @@ async function undo(
   deployment: RunningDeployment,
   { transaction, stagingFolder }: HostSession,
   cause: DeployError,
-): Promise<SettledEnding> {
+): Promise<Ending> {
   const { layout, tools, keepPaths, record } = deployment
   if (deployment.state !== 'pending') tools.log.did('failed')
   if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
@@ -198,7 +199,7 @@ export function failedEnd(
 /** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
 async function conclude(
   { host, record, tools }: RunningDeployment,
-  { end, error, unchecked }: Ending,
+  { end, error, unchecked }: Pick<Ending, 'end' | 'error' | 'unchecked'>,
   onAccepted?: (attempts: number) => Promise<void>,
 ): Promise<EndedDeployment> {
   const address = host.sender?.address ?? null
