@@ -9,23 +9,26 @@ import {
 } from '../core/identifiers.ts'
 import { installPath, layoutOf, placeOf } from '../install/host/layout.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import { type Incomplete, refuse as refuseRun } from '../install/run/refuse.ts'
 import { checkInstalled } from '../marketplace/check.ts'
 import { deploy as deployArtifact } from '../marketplace/deploy.ts'
-import { type DeployRequest, hostFor, type IncompleteRequest, refuseRequest } from '../marketplace/deployment.ts'
+import { type DeployRequest, MARKETPLACE } from '../marketplace/deployment.ts'
 import { parseRequestUrl } from '../net/policy.ts'
 import { readWorkspace } from '../runner/files.ts'
 import { type Connection, readConnection, readHostInputs } from '../runner/host-inputs.ts'
 import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, inputError } from '../runner/inputs.ts'
 import {
-  ActionStep,
   buildDeploymentOutputs,
   failStep,
   type KnownResult,
+  outputsOfFailure,
   runPostStep,
+  Step,
   type StepInputs,
 } from '../runner/step.ts'
 import { FLOWS, type RunKind, runKindOf } from './flows.ts'
 
+type IncompleteRequest = Incomplete<DeployRequest>
 export type DeployInputs = StepInputs<IncompleteRequest>
 
 /**
@@ -33,16 +36,19 @@ export type DeployInputs = StepInputs<IncompleteRequest>
  * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
  */
 export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
-  let step: ActionStep | undefined
+  let step: Step | undefined
   try {
     const inputs = readDeployInputs(readWorkspace())
-    step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot))
-    const refused = await refuse(inputs, step.tools)
+    step = new Step(inputs, outputsOfFailure)
+    const tools = step.deploymentTools(inputs.connection, FLOWS, result =>
+      buildDeployOutputs(result, inputs.request.projectRoot),
+    )
+    const refused = await refuse(inputs, tools)
     // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const request = inputs.request as DeployRequest
     const run = request.checkOnly ? checkInstalled : deployArtifact
-    const ended = refused ?? (await run(request, step.tools))
-    step.finish(ended)
+    const ended = refused ?? (await run(request, tools))
+    step.finishDeployment(ended)
     const kind = runKindOf(ended)
     if (kind !== undefined) onInstalled(kind)
   } catch (error) {
@@ -54,7 +60,7 @@ export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): P
 
 /** The deploy action's post step; see `runPostStep`. */
 export async function deployPost(): Promise<void> {
-  await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, hostFor)
+  await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, MARKETPLACE)
 }
 
 /**
@@ -124,10 +130,12 @@ function readBases(read: InputReader): DeployRequest['bases'] | undefined {
 
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
-  if (inputs.problems.length > 0) return await refuseRequest(inputs.request, inputError(inputs.problems), tools)
+  if (inputs.problems.length > 0)
+    return await refuseRun(MARKETPLACE, inputs.request, { error: inputError(inputs.problems), tools })
   const insecure = findInsecureBase(inputs)
   if (insecure === undefined) return undefined
-  return await refuseRequest({ ...inputs.request, bases: insecure.usable }, insecure.error, tools)
+  const { error, usable } = insecure
+  return await refuseRun(MARKETPLACE, { ...inputs.request, bases: usable }, { error, tools })
 }
 
 /**

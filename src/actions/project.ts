@@ -3,25 +3,27 @@ import { toDeployError } from '../core/errors.ts'
 import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
 import { parseSignerKeys } from '../core/trust/signature.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import { type Incomplete, refuse as refuseRun } from '../install/run/refuse.ts'
 import { parseRequestUrl } from '../net/policy.ts'
 import { deployProject } from '../project/deploy.ts'
-import { hostFor, type IncompleteProjectRequest, type ProjectRequest, refuseProject } from '../project/deployment.ts'
+import { PROJECT, type ProjectRequest } from '../project/deployment.ts'
 import { readWorkspace } from '../runner/files.ts'
 import { readConnection, readHostInputs } from '../runner/host-inputs.ts'
 import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, idsSchema, inputError } from '../runner/inputs.ts'
 import {
-  ActionStep,
   buildDeploymentOutputs,
   failStep,
   type KnownResult,
+  outputsOfFailure,
   runPostStep,
+  Step,
   type StepInputs,
 } from '../runner/step.ts'
 import type { SourceInputs } from '../sources/request.ts'
 import { SourceSupplier } from '../sources/supplier.ts'
 import { FLOWS, type RunKind, runKindOf } from './flows.ts'
 
-export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
+export interface ProjectInputs extends StepInputs<Incomplete<ProjectRequest>> {
   readonly sources: SourceInputs
 }
 
@@ -30,15 +32,18 @@ export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
  * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
  */
 export async function project(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
-  let step: ActionStep | undefined
+  let step: Step | undefined
   try {
     const inputs = readProjectInputs(readWorkspace())
-    step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
-    const refused = await refuse(inputs, step.tools)
+    step = new Step(inputs, outputsOfFailure)
+    const tools = step.deploymentTools(inputs.connection, FLOWS, result =>
+      buildProjectOutputs(result, inputs.request.projectRoot),
+    )
+    const refused = await refuse(inputs, tools)
     // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const request = inputs.request as ProjectRequest
-    const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)))
-    step.finish(ended)
+    const ended = refused ?? (await deployProject(request, withSources(tools, inputs)))
+    step.finishDeployment(ended)
     const kind = runKindOf(ended)
     if (kind !== undefined) onInstalled(kind)
   } catch (error) {
@@ -57,7 +62,7 @@ function withSources(tools: DeploymentTools, { sources, connection, ...inputs }:
 
 /** The project action's post step; see `runPostStep`. */
 export async function projectPost(): Promise<void> {
-  await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, hostFor)
+  await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, PROJECT)
 }
 
 /**
@@ -104,7 +109,7 @@ export function buildProjectOutputs(result: KnownResult, projectRoot: string | u
   }
 }
 
-function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys'] {
+function readSignerKeys(read: InputReader): ProjectRequest['signerKeys'] | undefined {
   const text = read.required('signer-public-key', z.string())
   try {
     return text === undefined ? undefined : parseSignerKeys(text)
@@ -130,17 +135,17 @@ function readDryRun(read: InputReader): boolean | undefined {
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
   const { request, sources, connection, problems } = inputs
-  if (problems.length > 0) return await refuseProject(request, inputError(problems), tools)
+  if (problems.length > 0) return await refuseRun(PROJECT, request, { error: inputError(problems), tools })
   try {
     if (request.hubUrl !== undefined) parseRequestUrl(request.hubUrl, connection)
   } catch (error) {
     // An insecure hub gets no report either.
-    return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools)
+    return await refuseRun(PROJECT, { ...request, hubUrl: undefined }, { error: toDeployError(error), tools })
   }
   try {
     for (const url of [sources.hubUrl, sources.servicesUrl]) if (url !== undefined) parseRequestUrl(url, connection)
     return undefined
   } catch (error) {
-    return await refuseProject(request, toDeployError(error), tools)
+    return await refuseRun(PROJECT, request, { error: toDeployError(error), tools })
   }
 }

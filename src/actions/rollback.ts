@@ -9,27 +9,22 @@ import {
   versionSchema,
 } from '../core/identifiers.ts'
 import { installPath, layoutOf, placeOf } from '../install/host/layout.ts'
-import type { ReportSender } from '../install/reports/sender.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import { type Incomplete, refuse as refuseRun } from '../install/run/refuse.ts'
 import { createMarketplaceClient, createReportSender, type MarketplaceAccess } from '../marketplace/hub.ts'
 import { parseRequestUrl } from '../net/policy.ts'
-import {
-  hostFor,
-  type IncompleteRollback,
-  type RollbackRequest,
-  refuseRollback,
-  type Subject,
-} from '../rollback/deployment.ts'
+import { type RollbackRequest, type RollbackSubject, subjectOf } from '../rollback/deployment.ts'
 import { rollBackVersion } from '../rollback/rollback.ts'
 import { readWorkspace } from '../runner/files.ts'
 import { readConnection, readHost } from '../runner/host-inputs.ts'
 import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, inputError } from '../runner/inputs.ts'
 import {
-  ActionStep,
   buildDeploymentOutputs,
   failStep,
   type KnownResult,
+  outputsOfFailure,
   runPostStep,
+  Step,
   type StepInputs,
 } from '../runner/step.ts'
 import { FLOWS } from './flows.ts'
@@ -38,23 +33,30 @@ import { FLOWS } from './flows.ts'
  * The request for a rollback, and the access to the hub that gets its report. If no hub gets a report, `access` is
  * undefined.
  */
-type ReportedRollback = IncompleteRollback & { readonly access: MarketplaceAccess | undefined }
+interface ReportedRollback extends RollbackRequest {
+  readonly access: MarketplaceAccess | undefined
+}
 
-export type RollbackInputs = StepInputs<ReportedRollback>
+export type RollbackInputs = StepInputs<Incomplete<ReportedRollback>>
+
+const ROLLBACK = subjectOf<ReportedRollback>(
+  ({ access }, { wires }) => access && createReportSender(createMarketplaceClient(wires.reportWire, access), access),
+)
 
 /**
  * The rollback action: reads inputs, restores one version, and sets outputs. Fails the step unless everything
  * succeeded.
  */
 export async function rollback(): Promise<void> {
-  let step: ActionStep | undefined
+  let step: Step | undefined
   try {
     const inputs = readRollbackInputs(readWorkspace())
-    step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request))
-    const refused = await refuse(inputs, step.tools)
+    step = new Step(inputs, outputsOfFailure)
+    const tools = step.deploymentTools(inputs.connection, FLOWS, result => buildRollbackOutputs(result, inputs.request))
+    const refused = await refuse(inputs, tools)
     // If there are no problems, every required input was parsed, and only optional ones are undefined.
-    const request = inputs.request as RollbackRequest
-    step.finish(refused ?? (await rollBackVersion(request, step.tools, senderFor(inputs.request, step.tools))))
+    const request = inputs.request as ReportedRollback
+    step.finishDeployment(refused ?? (await rollBackVersion(ROLLBACK, request, tools)))
   } catch (error) {
     failStep(step, error)
   } finally {
@@ -64,11 +66,7 @@ export async function rollback(): Promise<void> {
 
 /** The rollback action's post step; see `runPostStep`. */
 export async function rollbackPost(): Promise<void> {
-  await runPostStep(
-    () => readRollbackInputs(readWorkspace()),
-    FLOWS,
-    (request, tools) => hostFor(request, senderFor(request, tools), tools),
-  )
+  await runPostStep(() => readRollbackInputs(readWorkspace()), FLOWS, ROLLBACK)
 }
 
 /**
@@ -102,7 +100,7 @@ export function readRollbackInputs(workspace: string): RollbackInputs {
 /** Returns every output of rollback/action.yml. An unknown value is empty. */
 export function buildRollbackOutputs(
   result: KnownResult,
-  { subject, projectRoot }: Pick<IncompleteRollback, 'subject' | 'projectRoot'>,
+  { subject, projectRoot }: Pick<Incomplete<RollbackRequest>, 'subject' | 'projectRoot'>,
 ): Record<string, string> {
   const isProject = subject?.contract === 'project'
   return {
@@ -112,7 +110,7 @@ export function buildRollbackOutputs(
   }
 }
 
-function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult): string {
+function pathOf(subject: RollbackSubject, projectRoot: string, { report }: KnownResult): string {
   if (subject.contract === 'project') return projectRoot
   return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
@@ -123,7 +121,7 @@ function namesSlugForId(read: InputReader): boolean {
 }
 
 /** Reads the plugin or service that `kind` and `id` name, or the project that `project-id` names. */
-function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefined {
+function readSubject(read: InputReader, isSlugForId: boolean): RollbackSubject | undefined {
   const isNamed = read.isGiven('id') || read.isGiven('project-id')
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')
   const projectId = read.optional('project-id', projectIdSchema)
@@ -149,7 +147,7 @@ function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefin
 /** Reads the access to the hub that gets the report. Returns undefined if no input asks for a report. */
 function readAccess(
   read: InputReader,
-  { subject, slug }: { readonly subject: Subject | undefined; readonly slug: string | undefined },
+  { subject, slug }: { readonly subject: RollbackSubject | undefined; readonly slug: string | undefined },
 ): MarketplaceAccess | undefined {
   const hub = read.optional('hub-url', baseUrlSchema)
   const deployments = read.withDefault<string | undefined>('deployments-url', baseUrlSchema, hub)
@@ -170,22 +168,15 @@ function readAccess(
   return { bases: { hub, services: hub, deployments }, slug, kind: subject.kind, apiKey }
 }
 
-function senderFor({ access }: ReportedRollback, { wires }: DeploymentTools): ReportSender | undefined {
-  return access && createReportSender(createMarketplaceClient(wires.reportWire, access), access)
-}
-
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function refuse(inputs: RollbackInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
   const { request, connection, problems } = inputs
-  if (problems.length > 0) {
-    const refusal = { error: inputError(problems), sender: senderFor(request, tools) }
-    return await refuseRollback(request, refusal, tools)
-  }
+  if (problems.length > 0) return await refuseRun(ROLLBACK, request, { error: inputError(problems), tools })
   try {
     if (request.access !== undefined) parseRequestUrl(request.access.bases.deployments, connection)
     return undefined
   } catch (error) {
     // An insecure hub gets no report either.
-    return await refuseRollback(request, { error: toDeployError(error), sender: undefined }, tools)
+    return await refuseRun(ROLLBACK, { ...request, access: undefined }, { error: toDeployError(error), tools })
   }
 }

@@ -7,16 +7,18 @@ import { type InstalledRow, isFrom } from '../install/host/rows.ts'
 import { requireAtRest } from '../install/recovery/dead-run.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
 import { runUnreported } from '../install/run/dry-run.ts'
+import { start } from '../install/run/refuse.ts'
 import { startEntry } from '../install/steps/context.ts'
 import { type HealthcheckStep, type HealthSubject, verifyHealth } from '../install/steps/perform-step.ts'
 import { isOnlyAdded } from '../install/trees/drift.ts'
 import {
   type ArtifactDeployment,
+  CHECK_TRANSITIONS,
   type CheckState,
   type DeployRequest,
+  MARKETPLACE,
   noteInstalledVersion,
   originOf,
-  startCheck,
 } from './deployment.ts'
 import { announceDefaultPlan, type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
 import { installedPlace, refuseSecondCopy } from './prepare.ts'
@@ -29,7 +31,7 @@ type InstalledCheck = ArtifactDeployment<CheckState>
  * failed check: the result contains the error.
  */
 export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
-  const deployment = startCheck(request, tools)
+  const deployment = start({ ...MARKETPLACE, transitions: CHECK_TRANSITIONS }, request, tools)
   return await runUnreported(deployment, {
     name: 'a check',
     doing: `examining ${deployment.layout.root}`,

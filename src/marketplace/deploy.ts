@@ -1,17 +1,19 @@
 import { countInWords } from '../core/text.ts'
 import { openPrivateFileSync } from '../install/files/open.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import type { Installation } from '../install/host/record.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/run/deployment.ts'
-import { dryRunDeployment } from '../install/run/dry-run.ts'
-import { buildInstallation } from '../install/run/installation.ts'
-import { type Flow, runDeployment } from '../install/run/run.ts'
-import type { HostSession } from '../install/run/session.ts'
-import type { InstallOrder } from '../install/steps/context.ts'
+import { runContract } from '../install/run/refuse.ts'
+import type { Flow } from '../install/run/run.ts'
+import type { InstallOrder, StepContext } from '../install/steps/context.ts'
 import { recordDriftOfKept } from '../install/steps/drift.ts'
-import { noticeSettings } from '../install/steps/idle.ts'
 import { describeSequence, runSteps } from '../install/steps/run-steps.ts'
-import { type ArtifactDeployment, type DeployRequest, noteInstalledVersion, startDeployment } from './deployment.ts'
+import {
+  type ArtifactDeployment,
+  type DeployRequest,
+  MARKETPLACE,
+  MARKETPLACE_TRANSITIONS,
+  noteInstalledVersion,
+} from './deployment.ts'
 import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
 import {
   acceptVersion,
@@ -24,6 +26,12 @@ import {
   verifyArtifact,
 } from './prepare.ts'
 
+const DEPLOY = {
+  ...MARKETPLACE,
+  transitions: MARKETPLACE_TRANSITIONS,
+  flow: (deployment: ArtifactDeployment) => new MarketplaceFlow(deployment),
+}
+
 /**
  * Deploys one plugin or service under the marketplace contract. However the run ends, the host runs exactly the old
  * version or exactly the new one, or the outcome is `inconsistent`. The local report says which, and the hub gets a
@@ -31,9 +39,7 @@ import {
  * Never throws for a failed deployment: the result contains the error.
  */
 export async function deploy(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
-  const deployment = startDeployment(request, tools)
-  const flow = new MarketplaceFlow(deployment)
-  return request.dryRun ? await dryRunDeployment(deployment, flow) : await runDeployment(deployment, flow)
+  return await runContract(DEPLOY, request, tools)
 }
 
 /** The phases of a deployment under the marketplace contract. Each phase returns the value that the next one needs. */
@@ -84,10 +90,8 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
     }
   }
 
-  async install(order: InstallOrder, session: HostSession): Promise<Installation> {
+  async install(context: StepContext): Promise<void> {
     const deployment = this.#deployment
-    const context = session.stepContext(order)
-    noticeSettings(context)
     await deployment.enter('installing')
     await runSteps(context, async ({ action }) => {
       if (action === 'healthcheck' && deployment.state === 'installing') await deployment.enter('healthchecking')
@@ -96,7 +100,6 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
       await deployment.enter('healthchecking')
       deployment.tools.log.did('no step of the plan checks health')
     }
-    return await buildInstallation(context)
   }
 
   async end(state: TerminalState): Promise<void> {

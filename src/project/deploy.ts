@@ -2,16 +2,20 @@ import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { countInWords } from '../core/text.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import type { Installation } from '../install/host/record.ts'
 import type { EndedDeployment, TerminalState } from '../install/run/deployment.ts'
-import { buildInstallation } from '../install/run/installation.ts'
-import { type Flow, runDeployment } from '../install/run/run.ts'
-import type { HostSession } from '../install/run/session.ts'
-import type { InstallOrder } from '../install/steps/context.ts'
+import { runContract } from '../install/run/refuse.ts'
+import type { Flow } from '../install/run/run.ts'
+import type { InstallOrder, StepContext } from '../install/steps/context.ts'
 import { recordDriftOfKept } from '../install/steps/drift.ts'
-import { noticeSettings } from '../install/steps/idle.ts'
 import { describeSequence, runSteps } from '../install/steps/run-steps.ts'
-import { type ProjectDeployment, type ProjectRequest, type ProjectTools, startDeployment } from './deployment.ts'
+import {
+  connect,
+  PROJECT,
+  PROJECT_TRANSITIONS,
+  type ProjectDeployment,
+  type ProjectRequest,
+  type ProjectTools,
+} from './deployment.ts'
 import { orderInstallation } from './plan.ts'
 import {
   acceptVersion,
@@ -32,8 +36,13 @@ import {
  * for a failed deployment: the result contains the error.
  */
 export async function deployProject(request: ProjectRequest, tools: ProjectTools): Promise<EndedDeployment> {
-  const deployment = startDeployment(request, tools)
-  const ended = await runDeployment(deployment, new ProjectFlow(deployment))
+  const contract = {
+    ...PROJECT,
+    transitions: PROJECT_TRANSITIONS,
+    connect: () => connect(request, tools),
+    flow: (deployment: ProjectDeployment) => new ProjectFlow(deployment),
+  }
+  const ended = await runContract(contract, request, tools)
   return { ...ended, error: ended.error ?? refusedReport(ended) }
 }
 
@@ -92,11 +101,10 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     return order
   }
 
-  async install(order: InstallOrder, session: HostSession): Promise<Installation> {
+  async install(context: StepContext): Promise<void> {
     const deployment = this.#deployment
-    const context = session.stepContext(order)
+    const { order } = context
     const notifications = new Set(order.steps.slice(order.steps.findLastIndex(isNoNotification) + 1))
-    noticeSettings(context)
     await deployment.enter('installing')
     await runSteps(context, async step => {
       const isNotification = notifications.has(step)
@@ -112,7 +120,6 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
       await deployment.enter('notifying')
       deployment.tools.log.did('the plan does not end with a notify step')
     }
-    return await buildInstallation(context)
   }
 
   async end(state: TerminalState): Promise<void> {

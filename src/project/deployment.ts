@@ -1,68 +1,47 @@
 import type { ExtractionLimits } from '../core/archive/policy.ts'
 import type { SourcedPart } from '../core/content/manifest.ts'
-import type { DeployError } from '../core/errors.ts'
 import type { Transitions } from '../core/state-machine.ts'
 import type { SignerKey } from '../core/trust/signature.ts'
 import type { NamedTree } from '../install/files/extracted-tree.ts'
 import type { SourceRecord } from '../install/host/rows.ts'
-import type { DeploymentFacts } from '../install/journal/facts.ts'
-import type { Host } from '../install/reports/host.ts'
-import type { ReportSender } from '../install/reports/sender.ts'
-import {
-  type DeploymentTools,
-  type EndedDeployment,
-  hostOf,
-  type RunningDeployment,
-  startDeployment as startOnHost,
-} from '../install/run/deployment.ts'
-import { refuseDeployment } from '../install/run/refuse.ts'
+import type { DeploymentTools } from '../install/run/deployment.ts'
+import type { Links, Started, Subject } from '../install/run/refuse.ts'
 import type { HostRequest } from '../install/transaction/record.ts'
 import { createProjectClient, createReportSender, type ProjectClient } from './hub.ts'
 
-export interface ProjectDeployment extends RunningDeployment<ProjectState> {
-  readonly request: ProjectRequest
+interface ProjectLinks extends Links {
   readonly client: ProjectClient
   readonly supplier: PartSupplier
 }
+
+export type ProjectDeployment = Started<ProjectRequest, ProjectState, ProjectLinks>
 
 export interface ProjectTools extends DeploymentTools {
   readonly supplier: PartSupplier
 }
 
-export function startDeployment(request: ProjectRequest, { supplier, ...tools }: ProjectTools): ProjectDeployment {
-  const client = createProjectClient(tools.wires, { ...request, secrets: tools.secrets })
-  const start = {
-    transitions: PROJECT_TRANSITIONS,
-    facts: initialFacts(request, tools),
-    sender: createReportSender(client, request),
-  }
-  return Object.assign(startOnHost<ProjectState>(request, tools, start), { request, client, supplier })
-}
-
-type Known = { [K in 'projectId' | 'version' | 'hostId']?: ProjectRequest[K] | undefined }
-
-/** Returns the facts about a deployment that are known before it starts; each unknown one is null. */
-function initialFacts(
-  known: Known,
-  { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,
-): DeploymentFacts {
-  return {
-    deployment_id: deploymentId,
+/** The part of the project contract that a refused run needs, too. */
+export const PROJECT: Subject<ProjectRequest> = {
+  named: ({ projectId, version }) => ({
     contract: 'project',
     kind: null,
-    slug: known.projectId ?? null,
+    slug: projectId ?? null,
     id: null,
-    requested_version: known.version ?? null,
-    version: null,
-    version_source: null,
-    previous_version: null,
-    artifact_sha256: null,
-    artifact_size: null,
-    repo: null,
-    host_id: known.hostId ?? '',
-    started_at: now().toISOString(),
-    run: runner.workflow,
-  }
+    requested_version: version ?? null,
+  }),
+  sender({ hubUrl, devkey, projectId }, { wires: { reportWire }, secrets }) {
+    if (hubUrl === undefined || devkey === undefined || projectId === undefined) return undefined
+    const access = { hubUrl, devkey, projectId, secrets }
+    return createReportSender(createProjectClient({ wire: reportWire, reportWire }, access), access)
+  },
+  /** The project action refuses `dry-run: true`. An operator who sets it expects that nothing changes. */
+  isRehearsal: ({ dryRun }) => dryRun,
+}
+
+/** The report uses the run's client, which has already logged in. */
+export function connect(request: ProjectRequest, { wires, secrets, supplier }: ProjectTools): ProjectLinks {
+  const client = createProjectClient(wires, { ...request, secrets })
+  return { client, supplier, sender: createReportSender(client, request) }
 }
 
 export type ProjectState =
@@ -127,59 +106,6 @@ export interface ProjectRequest extends HostRequest {
   downloadTimeoutMs: number
   maxArtifactBytes: number
   extraction: ExtractionLimits
-}
-
-/** A request with inputs that may be missing or malformed. */
-export type IncompleteProjectRequest = { [K in keyof ProjectRequest]: ProjectRequest[K] | undefined } & {
-  /** True for a dry run, which the project action does not support; undefined if the input is malformed. */
-  readonly dryRun: boolean | undefined
-}
-
-/**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
- * `dry-run` is malformed, the operator may have meant a dry run. The run then sends nothing to the hub, because the
- * contract has no field for a dry run (contract 2.2).
- */
-export async function refuseProject(
-  request: IncompleteProjectRequest,
-  error: DeployError,
-  tools: DeploymentTools,
-): Promise<EndedDeployment> {
-  const { dryRun } = request
-  const isReal = dryRun === false && request.hostId !== undefined
-  const refusal = {
-    error,
-    facts: initialFacts(request, tools),
-    projectRoot: dryRun === true ? undefined : request.projectRoot,
-    allowSharedRoot: request.allowSharedRoot ?? false,
-    hostConfig: request.hostConfig,
-    keepReports: request.keepReports,
-    sender: isReal ? senderFor(request, tools) : undefined,
-  }
-  return await refuseDeployment(refusal, tools)
-}
-
-/**
- * Returns the host that a request names; undefined without a project root. The host has a sender of reports if the
- * inputs are enough for one.
- */
-export function hostFor(request: IncompleteProjectRequest, tools: DeploymentTools): Host | undefined {
-  const { projectRoot, allowSharedRoot = false, hostConfig } = request
-  if (projectRoot === undefined) return undefined
-  return hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender: senderFor(request, tools) })
-}
-
-/** Returns undefined if the inputs are not enough for a sender. */
-function senderFor(
-  { hubUrl, devkey, projectId }: IncompleteProjectRequest,
-  { wires, secrets }: DeploymentTools,
-): ReportSender | undefined {
-  if (hubUrl === undefined || devkey === undefined || projectId === undefined) return undefined
-  const access = { hubUrl, devkey, projectId, secrets }
-  return createReportSender(
-    createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access),
-    access,
-  )
 }
 
 /** A part to fetch, with the folder for it and the history of its place. */

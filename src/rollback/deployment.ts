@@ -1,4 +1,3 @@
-import type { DeployError } from '../core/errors.ts'
 import type { Kind } from '../core/identifiers.ts'
 import type { Transitions } from '../core/state-machine.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
@@ -7,45 +6,39 @@ import { findInstalled, readHostRecord, readInstalled } from '../install/host/re
 import { type InstalledRow, snapshotsFrom } from '../install/host/rows.ts'
 import { uniteKeepPaths } from '../install/host/snapshots.ts'
 import type { DeploymentFacts } from '../install/journal/facts.ts'
-import type { Host } from '../install/reports/host.ts'
 import { newestProjectVersion } from '../install/reports/local-report.ts'
-import type { ReportSender } from '../install/reports/sender.ts'
-import {
-  type DeploymentTools,
-  type EndedDeployment,
-  hostOf,
-  PLAN_TRANSITIONS,
-  type PlanState,
-  type RunningDeployment,
-  startDeployment as startOnHost,
-} from '../install/run/deployment.ts'
-import { refuseDeployment } from '../install/run/refuse.ts'
+import { PLAN_TRANSITIONS, type PlanState } from '../install/run/deployment.ts'
+import type { Links, Started, Subject } from '../install/run/refuse.ts'
 import type { HostRequest } from '../install/transaction/record.ts'
 
-export interface RunningRollback extends RunningDeployment<RollbackState> {
-  readonly request: RollbackRequest
+export type RunningRollback = Started<RollbackRequest, RollbackState, Links>
+
+/** Returns what a rollback knows of itself. `sender` returns undefined if no hub gets a report of the rollback. */
+export function subjectOf<Request extends RollbackRequest>(sender: Subject<Request>['sender']): Subject<Request> {
+  return {
+    named: ({ subject, slug, toVersion }) => ({
+      ...namesOf(subject, slug),
+      requested_version: toVersion ?? null,
+      rollback_of: null,
+    }),
+    sender,
+    isRehearsal: ({ dryRun }) => dryRun,
+  }
 }
 
-/** Starts a rollback. `sender` is undefined if no hub gets a report of the rollback. */
-export function startRollback(
-  request: RollbackRequest,
-  tools: DeploymentTools,
-  sender: ReportSender | undefined,
-): RunningRollback {
-  const deployment = startOnHost<RollbackState>(request, tools, {
-    transitions: ROLLBACK_TRANSITIONS,
-    facts: initialFacts(request, tools),
-    sender,
-    recordedKeepPaths: layout => readKeepPaths(layout, request),
-  })
-  return Object.assign(deployment, { request })
+type Names = Pick<DeploymentFacts, 'contract' | 'kind' | 'slug' | 'id'>
+
+function namesOf(subject: RollbackRequest['subject'] | undefined, slug: string | undefined): Names {
+  if (subject?.contract === 'project') return { contract: 'project', kind: null, slug: subject.projectId, id: null }
+  const { kind = null, id = null } = subject ?? {}
+  return { contract: 'marketplace', kind, slug: slug ?? null, id }
 }
 
 /**
  * Returns the keep-paths that the installed version was installed with, and the kept paths of a project's removed
  * parts. They apply in addition to this run's `keep-paths`.
  */
-function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
+export function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
   try {
     const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? [])
     return uniteKeepPaths(installed, leftByRemovedParts(layout, request))
@@ -56,7 +49,7 @@ function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
 }
 
 /** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
-function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
+function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: RollbackSubject): InstalledRow[] {
   const rows = readInstalled(layout)
   if (subject.contract === 'project')
     return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId)
@@ -72,36 +65,6 @@ function leftByRemovedParts(layout: Layout, { subject }: RollbackRequest): strin
   return snapshots.flatMap(snapshot => snapshot.kept_paths ?? [])
 }
 
-/** Returns the facts about a rollback that are known before it starts; each unknown one is null. */
-function initialFacts(
-  { subject, slug, toVersion, hostId }: IncompleteRollback,
-  { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,
-): DeploymentFacts {
-  return {
-    deployment_id: deploymentId,
-    ...namesOf(subject, slug),
-    requested_version: toVersion ?? null,
-    version: null,
-    version_source: null,
-    previous_version: null,
-    rollback_of: null,
-    artifact_sha256: null,
-    artifact_size: null,
-    repo: null,
-    host_id: hostId ?? '',
-    started_at: now().toISOString(),
-    run: runner.workflow,
-  }
-}
-
-type Names = Pick<DeploymentFacts, 'contract' | 'kind' | 'slug' | 'id'>
-
-function namesOf(subject: IncompleteRollback['subject'], slug: string | undefined): Names {
-  if (subject?.contract === 'project') return { contract: 'project', kind: null, slug: subject.projectId, id: null }
-  const { kind = null, id = null } = subject ?? {}
-  return { contract: 'marketplace', kind, slug: slug ?? null, id }
-}
-
 export type RollbackState = 'pending' | 'finding_snapshots' | 'verifying_snapshots' | PlanState
 
 /** The states of a rollback. Every path to `installing` passes `verifying_snapshots`. */
@@ -113,59 +76,18 @@ export const ROLLBACK_TRANSITIONS: Transitions<RollbackState> = {
 }
 
 /** The subject of a rollback: one plugin or service, or all parts of a project. */
-export type Subject =
+export type RollbackSubject =
   | { readonly contract: 'marketplace'; readonly kind: Kind; readonly id: string }
   | { readonly contract: 'project'; readonly projectId: string }
 
 /** The operator's request: parsed, and independent of where it was read. */
 export interface RollbackRequest extends HostRequest {
-  subject: Subject
+  subject: RollbackSubject
   /** The marketplace's name of the plugin or service. Needed only if the rollback is reported. */
   slug: string | undefined
   /** Undefined for the newest unmodified version that was first installed before the current one. */
   toVersion: string | undefined
   plan: SourceFile | undefined
-  dryRun: boolean
-}
-
-/** A request with inputs that may be missing or malformed. */
-export type IncompleteRollback = { [K in keyof RollbackRequest]: RollbackRequest[K] | undefined }
-
-/** The reason for refusing a request, and the sender of its report, if the run reports to a hub. */
-interface RollbackRefusal {
-  readonly error: DeployError
-  readonly sender: ReportSender | undefined
-}
-
-/**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. The hub
- * gets no report either if `host-id` or `dry-run` is malformed: with the latter, the operator may have meant a dry run.
- */
-export async function refuseRollback(
-  request: IncompleteRollback,
-  { error, sender }: RollbackRefusal,
-  tools: DeploymentTools,
-): Promise<EndedDeployment> {
-  const isReal = request.dryRun === false && request.hostId !== undefined
-  const refusal = {
-    error,
-    facts: initialFacts(request, tools),
-    projectRoot: request.dryRun === true ? undefined : request.projectRoot,
-    allowSharedRoot: request.allowSharedRoot ?? false,
-    hostConfig: request.hostConfig,
-    keepReports: request.keepReports,
-    sender: isReal ? sender : undefined,
-  }
-  return await refuseDeployment(refusal, tools)
-}
-
-/** Returns the host that a request names; undefined without a project root. */
-export function hostFor(
-  { projectRoot, allowSharedRoot = false, hostConfig }: IncompleteRollback,
-  sender: ReportSender | undefined,
-  tools: DeploymentTools,
-): Host | undefined {
-  return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender })
 }
 
 /**

@@ -1,16 +1,17 @@
 import { countInWords } from '../core/text.ts'
-import type { Installation } from '../install/host/record.ts'
-import type { ReportSender } from '../install/reports/sender.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/run/deployment.ts'
-import { dryRunDeployment } from '../install/run/dry-run.ts'
-import { buildInstallation } from '../install/run/installation.ts'
-import { type Flow, runDeployment } from '../install/run/run.ts'
-import type { HostSession } from '../install/run/session.ts'
-import type { InstallOrder } from '../install/steps/context.ts'
+import { runContract, type Subject } from '../install/run/refuse.ts'
+import type { Flow } from '../install/run/run.ts'
+import type { InstallOrder, StepContext } from '../install/steps/context.ts'
 import { recordDriftOfKept } from '../install/steps/drift.ts'
-import { noticeSettings } from '../install/steps/idle.ts'
 import { describeSequence, runSteps } from '../install/steps/run-steps.ts'
-import { noteInstalledVersion, type RollbackRequest, type RunningRollback, startRollback } from './deployment.ts'
+import {
+  noteInstalledVersion,
+  ROLLBACK_TRANSITIONS,
+  type RollbackRequest,
+  type RunningRollback,
+  readKeepPaths,
+} from './deployment.ts'
 import { orderRollback, type ParsedFiles, parseFiles, verifySnapshots } from './plan.ts'
 import { notInstalled } from './refusals.ts'
 import { findTarget } from './target.ts'
@@ -18,17 +19,22 @@ import { findTarget } from './target.ts'
 /**
  * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
  * hub. However the run ends, the host runs exactly the version that it ran before or exactly the restored one (or the
- * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort, unless this is a dry run. Never
+ * outcome is `inconsistent`). If the subject has a sender, the hub gets a report, best-effort, unless this is a dry run. Never
  * throws for a failed rollback: the result contains the error.
  */
-export async function rollBackVersion(
-  request: RollbackRequest,
+export async function rollBackVersion<Request extends RollbackRequest>(
+  subject: Subject<Request>,
+  request: Request,
   tools: DeploymentTools,
-  sender: ReportSender | undefined,
 ): Promise<EndedDeployment> {
-  const rollback = startRollback(request, tools, sender)
-  const flow = new RollbackFlow(rollback)
-  return request.dryRun ? await dryRunDeployment(rollback, flow) : await runDeployment(rollback, flow)
+  const contract = {
+    ...subject,
+    transitions: ROLLBACK_TRANSITIONS,
+    connect: () => ({ sender: subject.sender(request, tools) }),
+    recordedKeepPaths: readKeepPaths,
+    flow: (rollback: RunningRollback) => new RollbackFlow(rollback),
+  }
+  return await runContract(contract, request, tools)
 }
 
 /** The phases of a rollback. Each phase returns the value that the next one needs. */
@@ -63,10 +69,8 @@ class RollbackFlow implements Flow<ParsedFiles> {
     return order
   }
 
-  async install(order: InstallOrder, session: HostSession): Promise<Installation> {
+  async install(context: StepContext): Promise<void> {
     const rollback = this.#rollback
-    const context = session.stepContext(order)
-    noticeSettings(context)
     await rollback.enter('installing')
     await runSteps(context, async ({ action }) => {
       if (action === 'healthcheck' && rollback.state === 'installing') await rollback.enter('healthchecking')
@@ -75,7 +79,6 @@ class RollbackFlow implements Flow<ParsedFiles> {
       await rollback.enter('healthchecking')
       rollback.tools.log.did('no step of the plan checks health')
     }
-    return await buildInstallation(context)
   }
 
   async end(state: TerminalState): Promise<void> {

@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import * as core from '@actions/core'
-import { DeployError, DeploymentError } from '../core/errors.ts'
-import type { Log } from '../core/log.ts'
+import { DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import { startGrace } from '../install/files/child-process.ts'
 import { isSystemError, toHostError } from '../install/files/errors.ts'
 import { recoverMainStep } from '../install/recovery/recover-host.ts'
 import type { ClosedDeployment } from '../install/reports/close.ts'
-import type { Flows, Host } from '../install/reports/host.ts'
+import type { Flows } from '../install/reports/host.ts'
 import { type LocalReport, redactReport } from '../install/reports/local-report.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import type { DeploymentTools, EndedDeployment, RunObserver } from '../install/run/deployment.ts'
 import { checkRestored, type UnhealthyRestoration } from '../install/run/handover.ts'
+import { hostFor, type Incomplete, type Subject } from '../install/run/refuse.ts'
 import type { HostRequest, RunnerFacts, SecretKeeper } from '../install/transaction/record.ts'
 import { createWire } from '../net/wire.ts'
 import { Annotator } from './annotations.ts'
@@ -31,7 +31,7 @@ const HANDOVER_STATE = 'restored'
  */
 const EXIT_AFTER_MS = 200
 
-/** The inputs of a step. The problems list every input that is missing or malformed. */
+/** The inputs of a step that deploys. The problems list every input that is missing or malformed. */
 export interface StepInputs<Request> extends GivenInputs {
   readonly request: Request
   readonly connection: Connection
@@ -43,153 +43,9 @@ export type KnownResult = Partial<EndedDeployment> & { report: LocalReport }
 /** Builds the action's outputs from the facts about a run. */
 type OutputsOf = (result: KnownResult) => Record<string, string>
 
-/**
- * One step of a workflow that runs a deployment: the tools of the deployment, and the end of the step. Fails with
- * `internal_error` if the process would exit without a result.
- */
-export class ActionStep {
-  readonly tools: DeploymentTools
-  readonly #log: RunnerLog
-  readonly #annotator: Annotator
-  readonly #files: RunnerFiles
-  readonly #outputsOf: OutputsOf
-  readonly #cancel = listenForCancel()
-  /** The facts for the outputs if the run is killed; undefined before the deployment has begun. */
-  #known: KnownResult | undefined
-  /** The recovery that this run made, in one sentence. */
-  #recovered: string | undefined
-
-  constructor(inputs: StepInputs<unknown>, flows: Flows, outputsOf: OutputsOf) {
-    const keeper = createSecretKeeper(inputs)
-    this.#log = createRunnerLog(keeper.redact)
-    this.#annotator = new Annotator(keeper.redact)
-    this.#files = createRunnerFiles(this.#log, keeper.redact)
-    this.#outputsOf = outputsOf
-    const wire = wireOptions(inputs.connection, this.#log)
-    const { signal } = this.#cancel
-    const note = (result: KnownResult): void => this.#note({ ...result, report: redactReport(result.report, keeper) })
-    this.tools = {
-      wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
-      log: this.#log,
-      signal,
-      now: () => new Date(),
-      secrets: keeper,
-      runner: readRunnerFacts(process.env),
-      // The post step continues the main step's run.
-      deploymentId: core.getState(RUN_STATE) || randomUUID(),
-      observer: {
-        onBegun: report => {
-          this.#files.saveState(RUN_STATE, this.tools.deploymentId)
-          note({ report })
-        },
-        onProgress: report => note({ report }),
-        onEnded: ended => this.#noteBeforeReport(ended),
-        onRecovered: sentence => {
-          this.#recovered = sentence
-        },
-      },
-      grace: startGrace(signal),
-      flows,
-    }
-    process.once('beforeExit', this.#failUnsettled)
-  }
-
-  /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
-  finish(result: EndedDeployment): void {
-    this.#log.end()
-    this.#files.saveState(ENDED_STATE, 'true')
-    if (result.unwritten !== undefined) this.#log.warning(result.unwritten)
-    this.#noteEnded(result)
-    const { outcome } = result.report
-    if (outcome !== 'success' || result.error !== undefined) {
-      process.exitCode = 1
-      const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`)
-      this.#annotator.annotateFailure(cause, result.report)
-    }
-    this.#log.info(`${describeEnding(result).sentence}.`)
-  }
-
-  /** Adds the summary of a recovered deployment, if there was one. */
-  finishRecovery(recovered: ClosedDeployment | undefined): void {
-    this.#log.end()
-    if (recovered !== undefined) this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }))
-  }
-
-  /** Reports a restored version that the check found unhealthy, if there is one. */
-  finishCheck(unhealthy: UnhealthyRestoration | undefined): void {
-    if (unhealthy === undefined) return
-    const { sentence, found } = unhealthy
-    this.#annotator.annotateUnhealthy(sentence)
-    if (found === undefined) return
-    const { path: reportPath, report } = found
-    this.#files.setSummary(buildDeploySummary({ report, reportPath, plannedSteps: [] }))
-  }
-
-  /** Fails the step, with the error as annotations. */
-  fail(error: unknown): void {
-    this.#log.end()
-    this.#annotator.annotateError(error)
-    process.exitCode = 1
-  }
-
-  /** From now on, a cancel changes nothing. */
-  ignoreCancel(): void {
-    this.#cancel.stop()
-  }
-
-  /** Stops listening for a cancel. A cancelled process then soon exits, even if other work would keep it alive. */
-  close(): void {
-    this.#cancel.stop()
-    process.off('beforeExit', this.#failUnsettled)
-    if (this.tools.signal.aborted) setTimeout(() => process.exit(), EXIT_AFTER_MS).unref()
-  }
-
-  /** Fails the step if nothing is left to wake the process, which would then exit before the deployment has ended. */
-  readonly #failUnsettled = (): void => {
-    const message = 'This action stopped before its deployment had ended. This is a bug in this action: report it.'
-    const error = { code: 'internal_error', message, step: null } as const
-    const known = this.#known
-    if (known === undefined) this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code })
-    else this.#note({ ...known, report: { ...known.report, error } })
-    this.fail(new DeployError(error.code, message))
-  }
-
-  /**
-   * Writes the outputs before the hub gets the report, because they must be right even if the run is killed in the
-   * meantime. A cancelled run also writes its summary, because the runner will soon kill it.
-   */
-  #noteBeforeReport(ended: EndedDeployment): void {
-    const { signal } = this.tools
-    this.#note(ended)
-    if (signal.aborted) this.#noteEnded(ended)
-    else signal.addEventListener('abort', () => this.#noteEnded(ended), { once: true })
-  }
-
-  #noteEnded(ended: EndedDeployment): void {
-    if (ended.handover !== undefined) this.#files.saveState(HANDOVER_STATE, ended.handover)
-    this.#note(ended)
-    const { notes, took } = this.#log
-    this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes, took }))
-  }
-
-  #note(result: KnownResult): void {
-    this.#known = result
-    const outputs = this.#outputsOf(result)
-    this.tools.secrets.know([outputs['install-path'], outputs['report-path']])
-    this.#files.setOutputs(outputs)
-  }
-}
-
-/** Fails a step, even one that could not begin. The error of such a step contains no secret. */
-export function failStep(step: ActionStep | undefined, error: unknown): void {
-  process.exitCode = 1
-  if (step === undefined) new Annotator(text => text).annotateError(error)
-  else step.fail(error)
-}
-
 /** The tools of a step that deploys nothing. */
 export interface StepTools {
-  readonly log: Log
+  readonly log: RunnerLog
   /** The notices and warnings in the log so far. */
   readonly notes: readonly Note[]
   readonly secrets: SecretKeeper
@@ -222,35 +78,50 @@ export async function runReadingStep<Inputs extends GivenSecrets>(
   readInputs: () => Inputs,
   act: (inputs: Inputs, tools: StepTools) => Promise<StepEnd>,
 ): Promise<void> {
-  let step: ReadingStep | undefined
+  let step: Step | undefined
   try {
     const inputs = readInputs()
-    step = new ReadingStep(inputs)
+    step = new Step(inputs, ({ code }) => ({ 'error-code': code }))
     step.finish(await act(inputs, step.tools))
   } catch (error) {
-    if (step === undefined) new Annotator(text => text).annotateError(error)
-    else step.fail(error)
-    process.exitCode = 1
+    failStep(step, error)
   } finally {
     step?.close()
   }
 }
 
-class ReadingStep {
+/** Fails a step, even one that could not begin. The error of such a step contains no secret. */
+export function failStep(step: Step | undefined, error: unknown): void {
+  process.exitCode = 1
+  if (step === undefined) new Annotator(text => text).annotateError(error)
+  else step.fail(error)
+}
+
+/**
+ * One step of a workflow: its tools and its end. Fails with `internal_error` if the process would exit without a
+ * result. `outputsOfFailure` builds the outputs of a step that fails before it has any other outputs.
+ */
+export class Step {
   readonly tools: StepTools
-  readonly #log: RunnerLog
   readonly #annotator: Annotator
   readonly #files: RunnerFiles
+  readonly #outputsOfFailure: (error: DeployError) => Record<string, string>
   readonly #cancel = listenForCancel()
+  #outputsOf: OutputsOf = () => ({})
+  /** The facts about a deployment for the outputs if the run is killed; undefined before the deployment has begun. */
+  #known: KnownResult | undefined
+  /** The recovery that this run made, in one sentence. */
+  #recovered: string | undefined
 
-  constructor(given: GivenSecrets) {
+  constructor(given: GivenSecrets, outputsOfFailure: (error: DeployError) => Record<string, string>) {
     const secrets = createSecretKeeper(given)
-    this.#log = createRunnerLog(secrets.redact)
+    const log = createRunnerLog(secrets.redact)
     this.#annotator = new Annotator(secrets.redact)
-    this.#files = createRunnerFiles(this.#log, secrets.redact)
+    this.#files = createRunnerFiles(log, secrets.redact)
+    this.#outputsOfFailure = outputsOfFailure
     this.tools = {
-      log: this.#log,
-      notes: this.#log.notes,
+      log,
+      notes: log.notes,
       secrets,
       signal: this.#cancel.signal,
       now: () => new Date(),
@@ -261,19 +132,84 @@ class ReadingStep {
     process.once('beforeExit', this.#failUnsettled)
   }
 
-  finish({ outputs, summary, sentence, error }: StepEnd): void {
-    if (error !== undefined) this.#log.did('failed')
-    this.#log.end()
-    this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' })
-    this.#files.setSummary(summary)
-    if (error !== undefined) this.#annotate(error)
-    this.#log.info(`${sentence}.`)
+  /** Returns the tools of a deployment. The outputs say at any time how far the deployment got. */
+  deploymentTools(connection: Connection, flows: Flows, outputsOf: OutputsOf = () => ({})): DeploymentTools {
+    const { log, signal } = this.tools
+    this.#outputsOf = outputsOf
+    const wire = wireOptions(connection, log)
+    // The post step continues the main step's run.
+    const deploymentId = core.getState(RUN_STATE) || randomUUID()
+    return {
+      ...this.tools,
+      wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
+      deploymentId,
+      observer: this.#observe(deploymentId),
+      grace: startGrace(signal),
+      flows,
+    }
   }
 
-  fail(error: unknown): void {
-    this.#log.end()
-    this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' })
-    this.#annotate(error)
+  /** Ends a step that deploys nothing. */
+  finish({ outputs, summary, sentence, error }: StepEnd): void {
+    const { log } = this.tools
+    if (error !== undefined) log.did('failed')
+    log.end()
+    this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' })
+    this.#files.setSummary(summary)
+    if (error !== undefined) {
+      process.exitCode = 1
+      this.#annotator.annotateError(error)
+    }
+    log.info(`${sentence}.`)
+  }
+
+  /** Hands a deployment's result to the runner. Fails the step unless everything succeeded. */
+  finishDeployment(result: EndedDeployment): void {
+    const { log } = this.tools
+    log.end()
+    this.#files.saveState(ENDED_STATE, 'true')
+    if (result.unwritten !== undefined) log.warning(result.unwritten)
+    this.#noteEnded(result)
+    const { outcome } = result.report
+    if (outcome !== 'success' || result.error !== undefined) {
+      process.exitCode = 1
+      const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`)
+      this.#annotator.annotateFailure(cause, result.report)
+    }
+    log.info(`${describeEnding(result).sentence}.`)
+  }
+
+  /** Adds the summary of a recovered deployment, if there was one. */
+  finishRecovery(recovered: ClosedDeployment | undefined): void {
+    const { log, notes } = this.tools
+    log.end()
+    if (recovered !== undefined) this.#files.setSummary(buildDeploySummary({ ...recovered, notes }))
+  }
+
+  /** Reports a restored version that the check found unhealthy, if there is one. */
+  finishCheck(unhealthy: UnhealthyRestoration | undefined): void {
+    if (unhealthy === undefined) return
+    const { sentence, found } = unhealthy
+    this.#annotator.annotateUnhealthy(sentence)
+    if (found === undefined) return
+    const { path: reportPath, report } = found
+    this.#files.setSummary(buildDeploySummary({ report, reportPath, plannedSteps: [] }))
+  }
+
+  /** Fails the step, with the error as annotations. */
+  fail(thrown: unknown): void {
+    this.tools.log.end()
+    process.exitCode = 1
+    const { code, message } = toDeployError(thrown)
+    const known = this.#known
+    if (known === undefined) this.#files.setOutputs(this.#outputsOfFailure(toDeployError(thrown)))
+    else this.#note({ ...known, report: { ...known.report, error: { code, message, step: null } } })
+    this.#annotator.annotateError(thrown)
+  }
+
+  /** From now on, a cancel changes nothing. */
+  ignoreCancel(): void {
+    this.#cancel.stop()
   }
 
   /** Stops listening for a cancel. A cancelled process then soon exits, even if other work would keep it alive. */
@@ -283,56 +219,56 @@ class ReadingStep {
     if (this.tools.signal.aborted) setTimeout(() => process.exit(), EXIT_AFTER_MS).unref()
   }
 
-  #annotate(error: unknown): void {
-    process.exitCode = 1
-    this.#annotator.annotateError(error)
-  }
-
   /** Fails the step if nothing is left to wake the process, which would then exit before the step has ended. */
   readonly #failUnsettled = (): void => {
     const message = 'This action stopped before its work had ended. This is a bug in this action: report it.'
     this.fail(new DeployError('internal_error', message))
   }
+
+  #observe(deploymentId: string): RunObserver {
+    const note = (report: LocalReport): void => this.#note({ report: redactReport(report, this.tools.secrets) })
+    return {
+      onBegun: report => {
+        this.#files.saveState(RUN_STATE, deploymentId)
+        note(report)
+      },
+      onProgress: note,
+      onEnded: ended => this.#noteBeforeReport(ended),
+      onRecovered: sentence => {
+        this.#recovered = sentence
+      },
+    }
+  }
+
+  /**
+   * Writes the outputs before the hub gets the report, because they must be right even if the run is killed in the
+   * meantime. A cancelled run also writes its summary, because the runner will soon kill it.
+   */
+  #noteBeforeReport(ended: EndedDeployment): void {
+    const { signal } = this.tools
+    this.#note(ended)
+    if (signal.aborted) this.#noteEnded(ended)
+    else signal.addEventListener('abort', () => this.#noteEnded(ended), { once: true })
+  }
+
+  #noteEnded(ended: EndedDeployment): void {
+    if (ended.handover !== undefined) this.#files.saveState(HANDOVER_STATE, ended.handover)
+    this.#note(ended)
+    const { notes, took } = this.tools.log
+    this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes, took }))
+  }
+
+  #note(result: KnownResult): void {
+    this.#known = result
+    const outputs = this.#outputsOf(result)
+    this.tools.secrets.know([outputs['install-path'], outputs['report-path']])
+    this.#files.setOutputs(outputs)
+  }
 }
 
-/** The inputs that a post step itself needs. */
-type LockedRequest = { [K in 'projectRoot' | 'lockTimeoutMs']: HostRequest[K] | undefined }
-
-/** Builds the host of a contract from the inputs that could be read. Returns undefined if they are not enough. */
-type HostOf<Request> = (request: Request, tools: DeploymentTools) => Host | undefined
-
-/**
- * Runs a post step. If the main step had the host, and was killed or left its journal, recovers the host. If a
- * cancelled main step restored a version, checks the health of that version. After a main step that never had the host,
- * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
- * not be recovered or checked; never throws.
- */
-export async function runPostStep<Request extends LockedRequest>(
-  readInputs: () => StepInputs<Request>,
-  flows: Flows,
-  hostOf: HostOf<Request>,
-): Promise<void> {
-  if (core.getState(RUN_STATE) === '') return
-  const handover = core.getState(HANDOVER_STATE)
-  const hasEnded = core.getState(ENDED_STATE) === 'true'
-  let step: ActionStep | undefined
-  let request: Request | undefined
-  try {
-    const inputs = readInputs()
-    request = inputs.request
-    step = new ActionStep(inputs, flows, () => ({}))
-    // A cancel changes nothing here: a recovery is completed now or repeated later.
-    step.ignoreCancel()
-    const host = hostOf(request, step.tools)
-    if (host === undefined) return
-    step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }))
-    if (handover !== '') step.finishCheck(await checkRestored(host, handover))
-  } catch (error) {
-    const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`
-    failStep(step, isSystemError(error) ? toHostError(error, doing) : error)
-  } finally {
-    step?.close()
-  }
+/** Builds the outputs of a deployment that failed before anything was known of it. */
+export function outputsOfFailure({ code }: DeployError): Record<string, string> {
+  return { outcome: 'failed', 'error-code': code }
 }
 
 /**
@@ -351,6 +287,41 @@ function listenForCancel(): { signal: AbortSignal; stop(): void } {
       process.off('SIGINT', cancel)
       process.off('SIGTERM', cancel)
     },
+  }
+}
+
+/**
+ * Runs a post step. If the main step had the host, and was killed or left its journal, recovers the host. If a
+ * cancelled main step restored a version, checks the health of that version. After a main step that never had the host,
+ * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
+ * not be recovered or checked; never throws.
+ */
+export async function runPostStep<Request extends HostRequest>(
+  readInputs: () => StepInputs<Incomplete<Request>>,
+  flows: Flows,
+  subject: Subject<Request>,
+): Promise<void> {
+  if (core.getState(RUN_STATE) === '') return
+  const handover = core.getState(HANDOVER_STATE)
+  const hasEnded = core.getState(ENDED_STATE) === 'true'
+  let step: Step | undefined
+  let request: Incomplete<Request> | undefined
+  try {
+    const inputs = readInputs()
+    request = inputs.request
+    step = new Step(inputs, () => ({}))
+    // A cancel changes nothing here: a recovery is completed now or repeated later.
+    step.ignoreCancel()
+    const tools = step.deploymentTools(inputs.connection, flows)
+    const host = hostFor({ ...request, sender: subject.sender(request, tools) }, tools)
+    if (host === undefined) return
+    step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }))
+    if (handover !== '') step.finishCheck(await checkRestored(host, handover))
+  } catch (error) {
+    const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`
+    failStep(step, isSystemError(error) ? toHostError(error, doing) : error)
+  } finally {
+    step?.close()
   }
 }
 

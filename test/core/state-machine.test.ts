@@ -26,7 +26,8 @@ describe('createStateMachine', () => {
 
   it('throws on a transition that its table lacks, and stays in its state', () => {
     const machine = createStateMachine<keyof typeof LIGHTS>(LIGHTS, 'red', () => new Date(0))
-    for (const state of ['red', 'off'] as const) assert.throws(() => machine.enter(state))
+    for (const state of ['red', 'off'] as const)
+      assert.throws(() => machine.enter(state), { message: `No transition from red to ${state}.` })
     assert.equal(machine.current, 'red')
     assert.equal(machine.history.length, 1)
   })

@@ -112,7 +112,7 @@ describe('the hub', () => {
     const hub = await startHub({ dataDir: newFolder(t) })
     await hub.close()
     await hub.close()
-    await assert.rejects(fetch(`${hub.url}/healthz`))
+    await assert.rejects(fetch(`${hub.url}/healthz`), { message: 'fetch failed' })
   })
 })
 

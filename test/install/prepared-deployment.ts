@@ -57,6 +57,7 @@ export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): Host
     settings: new Map(),
     allowTakeover: false,
     redeploy: false,
+    dryRun: false,
     ...more,
   }
 }

@@ -1,7 +1,13 @@
 import { tmpdir } from 'node:os'
 import type { TestContext } from 'node:test'
 import { openPrivateFileSync } from '../../src/install/files/open.ts'
-import { type ArtifactDeployment, type DeployRequest, startDeployment } from '../../src/marketplace/deployment.ts'
+import { start } from '../../src/install/run/refuse.ts'
+import {
+  type ArtifactDeployment,
+  type DeployRequest,
+  MARKETPLACE,
+  MARKETPLACE_TRANSITIONS,
+} from '../../src/marketplace/deployment.ts'
 import type { ArtifactRequest } from '../../src/marketplace/hub.ts'
 import { temporaryDirectory } from '../folders.ts'
 import { toolsOf } from '../install/prepared-deployment.ts'
@@ -62,7 +68,7 @@ export function startedDeployment(
   const plan = { path: 'install.yaml', text: PLAN }
   const request = deployRequest({ hub, plan, projectRoot: temporaryDirectory(t), ...more })
   const tools = toolsOf({ log, wires: { wire, reportWire: wire } })
-  return { deployment: startDeployment(request, tools), log }
+  return { deployment: start({ ...MARKETPLACE, transitions: MARKETPLACE_TRANSITIONS }, request, tools), log }
 }
 
 /** A request to fetch one version into a file without a name, which is closed when the test ends. */

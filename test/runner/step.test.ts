@@ -5,26 +5,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parseCommandFile } from '../../local/runner.ts'
-import { FLOWS } from '../../src/actions/flows.ts'
 import { DeploymentError } from '../../src/core/errors.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
-import { ActionStep, type StepInputs } from '../../src/runner/step.ts'
+import { outputsOfFailure, Step } from '../../src/runner/step.ts'
 import { reportOf } from '../install/prepared-host.ts'
 
-const INPUTS: StepInputs<object> = {
-  request: {},
-  connection: { allowHttp: false, ca: undefined },
-  secrets: [],
-  settingValues: [],
-  problems: [],
-}
 const RUNNER_FILES = ['GITHUB_OUTPUT', 'GITHUB_STATE', 'GITHUB_STEP_SUMMARY']
 
 /** The annotations, in order, of a step whose deployment ended with this outcome and this error. */
 async function annotationsOf(t: TestContext, outcome: LocalReport['outcome'], error?: DeploymentError) {
   const environment = { ...process.env }
   for (const name of RUNNER_FILES) delete process.env[name]
-  const step = new ActionStep(INPUTS, FLOWS, () => ({}))
+  const step = new Step({ secrets: [], settingValues: [] }, outputsOfFailure)
   let output = ''
   const { mock } = t.mock.method(process.stdout, 'write', (text: string) => {
     output += text
@@ -33,7 +25,7 @@ async function annotationsOf(t: TestContext, outcome: LocalReport['outcome'], er
   try {
     const report = reportOf({ outcome, error: error ? { code: error.code, message: error.message, step: null } : null })
     const result = { report, reportPath: undefined, error, plannedSteps: [], unwritten: 'Could not write it.' }
-    await step.finish(result)
+    step.finishDeployment(result)
   } finally {
     step.close()
     mock.restore()
@@ -43,7 +35,7 @@ async function annotationsOf(t: TestContext, outcome: LocalReport['outcome'], er
   return output.split('\n').filter(line => /^::(error|warning)/.test(line))
 }
 
-describe('ActionStep', () => {
+describe('Step', () => {
   it('reports a file that could not be written along with the cause of the failure', async t => {
     const cause = new DeploymentError('host_not_writable', 'The root is read-only.')
     assert.deepEqual(await annotationsOf(t, 'failed', cause), [
@@ -77,7 +69,7 @@ describe('a step whose deployment never ends', () => {
     it(`fails with internal_error and sets its outputs when the deployment has ${how}`, t => {
       const { status, log, outputs } = runUnsettled(t, how)
       assert.equal(status, 1, log)
-      assert.match(log, /^::error title=internal_error::This action stopped before its deployment had ended/m)
+      assert.match(log, /^::error title=internal_error::This action stopped before its work had ended/m)
       assert.equal(outputs['outcome'], outcome)
       assert.equal(outputs['error-code'], 'internal_error')
     })

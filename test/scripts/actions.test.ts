@@ -54,8 +54,12 @@ describe('replaceActionTables', () => {
   })
 
   it('throws for a README without the markers', () => {
-    assert.throws(() => replaceActionTables(README.replace('<!-- /inputs -->', ''), ACTION))
-    assert.throws(() => replaceActionTables(README.replace('<!-- outputs -->', ''), ACTION))
+    assert.throws(() => replaceActionTables(README.replace('<!-- /inputs -->', ''), ACTION), {
+      message: /has no <!-- inputs --> followed by/,
+    })
+    assert.throws(() => replaceActionTables(README.replace('<!-- outputs -->', ''), ACTION), {
+      message: /has no <!-- outputs --> followed by/,
+    })
   })
 })
 

@@ -94,6 +94,6 @@ describe('a section of the page', () => {
   })
 
   it('throws without its markers', () => {
-    assert.throws(() => replaceSection('nothing', 'races', 'new'))
+    assert.throws(() => replaceSection('nothing', 'races', 'new'), { message: /has no <!-- races --> followed by/ })
   })
 })

@@ -143,13 +143,17 @@ function isOwnOrTakenOver(path: string, own: Holder): boolean {
  */
 function takeOver(dead: FoundLock, own: Holder): boolean {
   const mark = `${dead.path}${MARK}${dead.id}`
+  let isReplaced = false
   try {
-    if (!tryTake(mark, own) || readLock(dead.path)?.id !== dead.id) return false
-    replace(dead.path, own)
-    return true
-  } finally {
-    release(mark, own.id)
+    isReplaced = tryTake(mark, own) && readLock(dead.path)?.id === dead.id
+    if (isReplaced) replace(dead.path, own)
+  } catch (error) {
+    // The first error says what is wrong. If the mark stays, the next holder removes it.
+    if (tryReadLock(mark)?.id === own.id) tryUnlinkSync(mark)
+    throw error
   }
+  release(mark, own.id)
+  return isReplaced
 }
 
 function replace(path: string, own: Holder): void {
@@ -206,7 +210,8 @@ function namesNextTo(path: string, suffix: string): string[] {
   return readdirSync(dirname(path)).filter(name => name.startsWith(basename(path) + suffix))
 }
 
-function tryReadLock(path: string): FoundLock | undefined {
+/** Does the same as `readLock`, but also returns undefined if the lock cannot be read. */
+export function tryReadLock(path: string): FoundLock | undefined {
   try {
     return readLock(path)
   } catch {

@@ -4,7 +4,16 @@ import { DeploymentError } from '../../core/errors.ts'
 import { type Clock, systemClock } from '../files/child-process.ts'
 import { toHostError } from '../files/errors.ts'
 import { ANSWER_TIMEOUT_MS, type KernelLockAttempt, readFreeKernelLock, tryKernelLock } from './kernel-lock.ts'
-import { describeHolder, type Holder, isAbandoned, readLock, release, removeDeadMarks, tryTake } from './lock-file.ts'
+import {
+  describeHolder,
+  type Holder,
+  isAbandoned,
+  readLock,
+  release,
+  removeDeadMarks,
+  tryReadLock,
+  tryTake,
+} from './lock-file.ts'
 import { type ProcessIdentity, readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
@@ -22,8 +31,10 @@ export interface LockRequest {
   runUrl: string | null
   /** The name and version to deploy, which other runs show while they wait. */
   deployment?: string | undefined
-  /** Receives a line about the holder while this process waits, and a line about a lock file that cannot be removed. */
+  /** Receives a line about the holder while this process waits. */
   log: (line: string) => void
+  /** Receives a line about a lock file that cannot be removed when the lock is released. */
+  onLeft?: (line: string) => void
   signal?: AbortSignal | undefined
   /** The process that takes the lock. Default: this process. */
   identity?: ProcessIdentity
@@ -31,8 +42,8 @@ export interface LockRequest {
 
 export interface HeldLock {
   /**
-   * Removes the lock file unless it is no longer ours, and releases the kernel lock. If the file cannot be removed, the
-   * next run takes it over.
+   * Removes the lock file unless it is no longer ours, and releases the kernel lock. If the file cannot be read or
+   * removed, the next run takes it over. Never throws.
    */
   release(): void
 }
@@ -52,7 +63,7 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
     removeDeadMarks(request.path, holder)
     return { release: () => giveBack(request, contender) }
   } catch (error) {
-    giveBack({ ...request, log: () => {} }, contender)
+    giveBack({ path: request.path }, contender)
     request.signal?.throwIfAborted()
     throw toHostError(error, `taking the lock ${request.path}`)
   }
@@ -74,12 +85,12 @@ export async function describeLiveHolder(path: string, signal?: AbortSignal): Pr
 }
 
 /**
- * Describes the holder that the lock file of a project root names; if the file names none, says how to find the holder.
- * Throws as `readLock` does.
+ * Describes the holder that the lock file of a project root names; if the file names none, or cannot be read, says how
+ * to find the holder. Never throws: the text is a part of messages about something else.
  */
 export function describeOther(path: string): string {
-  const found = readLock(path)
-  if (found?.holder !== undefined) return describeHolder(found.holder)
+  const holder = tryReadLock(path)?.holder
+  if (holder !== undefined) return describeHolder(holder)
   return `a process that has not identified itself has the lock ("fuser ${kernelLockOf(path)}" finds the process)`
 }
 
@@ -127,13 +138,15 @@ function startWaiting(request: LockRequest, contender: Contender, { clock, deadl
   }
 }
 
-function giveBack({ path, log }: LockRequest, { id, kernel }: Contender): void {
+function giveBack({ path, onLeft }: Pick<LockRequest, 'path' | 'onLeft'>, { id, kernel }: Contender): void {
   try {
-    release(path, id)
+    try {
+      release(path, id)
+    } finally {
+      if (typeof kernel === 'object') kernel.release()
+    }
   } catch (error) {
-    log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`)
-  } finally {
-    if (typeof kernel === 'object') kernel.release()
+    onLeft?.(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`)
   }
 }
 

@@ -121,7 +121,8 @@ export async function holdLock(
   more: Partial<Pick<LockRequest, 'signal' | 'log' | 'deployment'>> = {},
 ): Promise<HeldLock> {
   const say = (line: string): void => log.info(line)
-  const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl: run.url, log: say, ...more })
+  const request = { path: layout.lock, timeoutMs, runUrl: run.url, log: say, onLeft: say, ...more }
+  const acquire = async () => await acquireLock(request)
   try {
     return await acquire()
   } catch (error) {

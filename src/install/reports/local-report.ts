@@ -153,12 +153,12 @@ export function findAccepted(layout: Layout, report: LocalReport): Reported | un
  * True if the hub needs no second report: both ends have the same status, and neither of them has restored what the
  * other could not.
  */
-export function isReportedAlike(one: Ending, other: Ending): boolean {
+export function isReportedAlike(one: Reportable, other: Reportable): boolean {
   const isSameStatus = reportStatusOf(one.outcome) === reportStatusOf(other.outcome)
   return isSameStatus && one.rollback?.restored === other.rollback?.restored
 }
 
-type Ending = Pick<DeploymentEnd, 'outcome' | 'rollback'>
+type Reportable = Pick<DeploymentEnd, 'outcome' | 'rollback'>
 
 /**
  * Notes that the hub accepted a report after the end of its run. Never throws: at worst, the hub gets the report twice.

@@ -35,7 +35,7 @@ export interface HubWires {
  * Observes a run while it is in progress. If the run is killed before `onEnded`, the latest `interrupted` argument is
  * the run's report.
  */
-interface RunObserver {
+export interface RunObserver {
   /** The run has the host. If it is killed after this call, a later run may have to recover and report it. */
   onBegun(interrupted: LocalReport): void
   /** The run has entered its next state. */
@@ -68,7 +68,7 @@ export interface DeploymentTools extends Tools {
 export type TerminalState = 'succeeded' | 'failed' | 'rolled_back'
 
 /** A deployment in progress, under a contract with these states. */
-export interface RunningDeployment<State extends string = TerminalState> extends Deployment {
+export interface RunningDeployment<State extends string = never> extends Deployment {
   readonly tools: DeploymentTools
   readonly host: Host
   readonly state: string

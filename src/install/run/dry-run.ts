@@ -170,8 +170,6 @@ async function describeUnended({ host, tools }: RunningDeployment): Promise<stri
   return 'An interrupted deployment is waiting for its recovery. A real run would recover it first, and deploy nothing if the recovery fails.'
 }
 
-type Unreported = RunningDeployment<'failed'>
-
 /** A run that only reads the host. */
 interface UnreportedRun {
   /** With an article, such as `a dry run`. */
@@ -189,7 +187,7 @@ interface UnreportedRun {
  * nothing to a hub. Never throws for a failure of the run: the result contains the error.
  */
 export async function runUnreported(
-  deployment: Unreported,
+  deployment: RunningDeployment,
   { name, doing, run, fail }: UnreportedRun,
 ): Promise<EndedDeployment> {
   try {
@@ -204,12 +202,12 @@ export async function runUnreported(
   }
 }
 
-function causeOf({ tools }: Unreported, thrown: unknown, doing: string): unknown {
+function causeOf({ tools }: RunningDeployment, thrown: unknown, doing: string): unknown {
   if (tools.signal.aborted) return tools.signal.reason
   return isSystemError(thrown) ? toHostError(thrown, doing) : thrown
 }
 
-function conclude(deployment: Unreported, name: string, failure?: { thrown: unknown }): EndedDeployment {
+function conclude(deployment: RunningDeployment, name: string, failure?: { thrown: unknown }): EndedDeployment {
   const { record, tools, layout } = deployment
   const error = failure && toDeployError(failure.thrown)
   const reported = notSent(`${name} reports nothing`)

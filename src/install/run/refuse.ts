@@ -1,56 +1,174 @@
 import { statSync } from 'node:fs'
 import type { DeployError } from '../../core/errors.ts'
+import type { Transitions } from '../../core/state-machine.ts'
 import { asSentence } from '../../core/text.ts'
-import type { SourceFile } from '../../core/yaml/problems.ts'
+import type { Layout } from '../host/layout.ts'
 import { UntouchableHostError } from '../host/ownership.ts'
+import { checkRoot, prepareHost } from '../host/readiness.ts'
 import { buildEnd, type DeploymentEnd, type DeploymentFacts } from '../journal/facts.ts'
 import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
 import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
+import type { Host } from '../reports/host.ts'
 import type { ReportSender } from '../reports/sender.ts'
-import { createDeploymentRecord } from '../transaction/record.ts'
-import { type DeploymentTools, type EndedDeployment, hostOf } from './deployment.ts'
+import { createDeploymentRecord, type HostRequest } from '../transaction/record.ts'
+import {
+  type DeploymentTools,
+  type EndedDeployment,
+  hostOf,
+  type RunningDeployment,
+  startDeployment,
+} from './deployment.ts'
+import { dryRunDeployment } from './dry-run.ts'
+import { endUnchanged, type Flow, runLocked } from './run.ts'
+import { HostLock, openSession } from './session.ts'
 
-export interface Refusal {
-  error: DeployError
-  facts: DeploymentFacts
-  /** Undefined if the host must not be touched, or is not known. */
-  projectRoot: string | undefined
-  allowSharedRoot: boolean
-  /** Undefined if the inputs name none, or if it cannot be read. */
-  hostConfig: SourceFile | undefined
-  /** Undefined if not known. */
-  keepReports: number | undefined
-  /** Undefined if the hub must not get a report, or if the inputs are not sufficient to reach the hub. */
-  sender: ReportSender | undefined
+/** A request with inputs that may be missing or malformed. */
+export type Incomplete<Request> = { [K in keyof Request]: Request[K] | undefined }
+
+/** What is known of a deployment before it starts. */
+export type NamedFacts = Pick<DeploymentFacts, 'contract' | 'kind' | 'slug' | 'id' | 'requested_version'> &
+  Pick<Partial<DeploymentFacts>, 'rollback_of'>
+
+/** What a contract knows of a deployment from its inputs, even if they cannot be used. */
+export interface Subject<Request extends HostRequest> {
+  /** Each unknown fact is null. */
+  named(request: Incomplete<Request>): NamedFacts
+  /** Returns undefined if there is no hub to report to, or if the inputs are not enough to reach it. */
+  sender(request: Incomplete<Request>, tools: DeploymentTools): ReportSender | undefined
+  /**
+   * True if the operator asked for a run that changes and reports nothing; undefined if an input that decides this is
+   * malformed.
+   */
+  isRehearsal(request: Incomplete<Request>): boolean | undefined
+}
+
+/** Connections to a hub, and other tools that a flow works with. */
+export interface Links {
+  readonly sender: ReportSender | undefined
+}
+
+/** One of the two contracts, or a rollback that an operator requested: all that differs between their runs. */
+export interface Contract<Request extends HostRequest, State extends string, Connected extends Links, Checked>
+  extends Subject<Request> {
+  readonly transitions: Transitions<State | 'pending'>
+  connect(request: Request, tools: DeploymentTools): Connected
+  /** Returns the keep-paths that the host's record adds to those of the request. */
+  recordedKeepPaths?(layout: Layout, request: Request): readonly string[]
+  flow(deployment: Started<Request, State, Connected>): Flow<Checked>
+}
+
+/** A deployment in progress, with what its contract adds. */
+export type Started<Request extends HostRequest, State extends string, Connected extends Links> = Connected &
+  RunningDeployment<State> & { readonly request: Request }
+
+/**
+ * Runs a deployment under a contract, or rehearses it. Takes the lock before anything is fetched, and has it until the
+ * end. Recovers what a dead run left, runs the contract's flow, commits or rolls back, and reports. However the
+ * deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`.
+ * Never throws for a failure of the run: the result contains the error.
+ */
+export async function runContract<Request extends HostRequest, State extends string, Connected extends Links, Checked>(
+  contract: Contract<Request, State, Connected, Checked>,
+  request: Request,
+  tools: DeploymentTools,
+): Promise<EndedDeployment> {
+  const deployment = start(contract, request, tools)
+  const flow = contract.flow(deployment)
+  if (contract.isRehearsal(request)) return await dryRunDeployment(deployment, flow)
+  const { host } = deployment
+  const lock = new HostLock(deployment)
+  try {
+    for (const accepted of checkRoot(host)) tools.log.warning(accepted)
+    const checked = await flow.check()
+    await prepareHost(host, tools.log)
+    await lock.take()
+    return await runLocked(await openSession(deployment), checked, { deployment, flow })
+  } catch (error) {
+    return await endUnchanged(error, deployment, lock)
+  } finally {
+    lock.release()
+  }
+}
+
+/** Starts a deployment that has not entered a state yet. */
+export function start<Request extends HostRequest, State extends string, Connected extends Links>(
+  contract: Omit<Contract<Request, State, Connected, unknown>, 'flow'>,
+  request: Request,
+  tools: DeploymentTools,
+): Started<Request, State, Connected> {
+  const connected = contract.connect(request, tools)
+  const deployment = startDeployment<State>(request, tools, {
+    transitions: contract.transitions,
+    facts: factsOf(contract, request, tools),
+    sender: connected.sender,
+    recordedKeepPaths: layout => contract.recordedKeepPaths?.(layout, request) ?? [],
+  })
+  return Object.assign(deployment, connected, { request })
 }
 
 /**
- * Ends a deployment that was refused before it began. If the project root exists and may be touched, recovers what a
- * dead run left and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates
- * no project root.
+ * Ends a run whose inputs cannot be used. If the project root exists and may be touched, recovers what a dead run left
+ * and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates no project
+ * root. A rehearsal writes and sends no report. The hub gets no report either if `host-id` or an input that may ask for
+ * a rehearsal is malformed.
  */
-export async function refuseDeployment(refused: Refusal, tools: DeploymentTools): Promise<EndedDeployment> {
-  const { error, facts, projectRoot, sender } = refused
-  const record = createDeploymentRecord(
-    facts,
-    [{ state: 'pending', at: tools.now().toISOString() }],
-    tools.secrets.know,
-  )
+export async function refuse<Request extends HostRequest>(
+  subject: Subject<Request>,
+  request: Incomplete<Request>,
+  { error, tools }: { readonly error: DeployError; readonly tools: DeploymentTools },
+): Promise<EndedDeployment> {
+  const isRehearsal = subject.isRehearsal(request)
+  const isReported = isRehearsal === false && request.hostId !== undefined
+  const sender = isReported ? subject.sender(request, tools) : undefined
+  const facts = factsOf(subject, request, tools)
+  const at = tools.now()
+  const record = createDeploymentRecord(facts, [{ state: 'pending', at: at.toISOString() }], tools.secrets.know)
   const { code, message } = error
-  const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } })
+  const end = buildEnd(at, { outcome: 'failed', error: { code, message, step: null } })
   const onKnown = (closed: ClosedDeployment): void => tools.observer.onEnded({ ...closed, error })
-  if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
-    const { log, secrets, grace } = tools
-    const hub = { sender, log, secrets, grace }
-    return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error }
-  }
-  const host = hostOf(tools, { ...refused, projectRoot })
+  const host = isRehearsal ? undefined : hostFor({ ...request, sender }, tools)
+  if (host === undefined || !isDirectorySync(host.layout.root))
+    return { ...(await closeUntouched({ ...tools, sender }, { record, end }, onKnown)), plannedSteps: [], error }
   const known = await recoverBeforeRefusal(host, end)
   const closed =
     known instanceof UntouchableHostError
       ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
       : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown)
   return { ...closed, error }
+}
+
+type HostInputs = Partial<
+  Pick<Incomplete<HostRequest>, 'projectRoot' | 'allowSharedRoot' | 'hostConfig' | 'keepReports'>
+>
+
+/** Returns the host that a request names; undefined without a project root. */
+export function hostFor(
+  { projectRoot, allowSharedRoot = false, hostConfig, keepReports, sender }: HostInputs & Links,
+  tools: DeploymentTools,
+): Host | undefined {
+  return projectRoot === undefined
+    ? undefined
+    : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, keepReports, sender })
+}
+
+function factsOf<Request extends HostRequest>(
+  subject: Subject<Request>,
+  request: Incomplete<Request>,
+  { deploymentId, now, runner }: DeploymentTools,
+): DeploymentFacts {
+  return {
+    deployment_id: deploymentId,
+    ...subject.named(request),
+    version: null,
+    version_source: null,
+    previous_version: null,
+    artifact_sha256: null,
+    artifact_size: null,
+    repo: null,
+    host_id: request.hostId ?? '',
+    started_at: now().toISOString(),
+    run: runner.workflow,
+  }
 }
 
 function withReason(end: DeploymentEnd, { message }: DeployError): DeploymentEnd {

@@ -3,20 +3,20 @@ import { isSystemError, toHostError } from '../files/errors.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { UntouchableHostError } from '../host/ownership.ts'
-import { checkRoot, prepareHost } from '../host/readiness.ts'
 import type { Installation } from '../host/record.ts'
 import { buildEnd, type DeploymentEnd } from '../journal/facts.ts'
 import { isInDoubt } from '../recovery/dead-run.ts'
 import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
 import { closeDeployment, closeUntouched } from '../reports/close.ts'
 import type { RestoredCheck } from '../services/health.ts'
-import type { InstallOrder } from '../steps/context.ts'
+import type { InstallOrder, StepContext } from '../steps/context.ts'
+import { noticeSettings } from '../steps/idle.ts'
 import { announceRemoved } from '../steps/switch.ts'
 import { rollBack } from '../transaction/rollback.ts'
 import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
 import { writeHandover } from './handover.ts'
-import { describeSnapshots } from './installation.ts'
-import { HostLock, type HostSession, openSession } from './session.ts'
+import { buildInstallation, describeSnapshots } from './installation.ts'
+import type { HostLock, HostSession } from './session.ts'
 
 /** The phases of a deployment under one contract, or of a rollback. Each phase takes the result of an earlier one. */
 export interface Flow<Checked> {
@@ -27,35 +27,10 @@ export interface Flow<Checked> {
    * `folder`, which exists and is private.
    */
   prepare(checked: Checked, folder: string): Promise<InstallOrder>
-  /** Runs the plan and makes every change through the session's transaction. Returns the installation to commit. */
-  install(order: InstallOrder, session: HostSession): Promise<Installation>
+  /** Runs the plan, and makes every change through the context's transaction. */
+  install(context: StepContext): Promise<void>
   /** Enters the final state. */
   end(state: TerminalState): Promise<void>
-}
-
-/**
- * Runs a deployment on its host. Takes the lock before anything is fetched, and has it until the end. Recovers what a
- * dead run left, runs the contract's flow, commits or rolls back, and reports. However the deployment ends, the host
- * runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for a failure
- * of the run: the result contains the error.
- */
-export async function runDeployment<Checked>(
-  deployment: RunningDeployment,
-  flow: Flow<Checked>,
-): Promise<EndedDeployment> {
-  const { host, tools } = deployment
-  const lock = new HostLock(deployment)
-  try {
-    for (const accepted of checkRoot(host)) tools.log.warning(accepted)
-    const checked = await flow.check()
-    await prepareHost(host, tools.log)
-    await lock.take()
-    return await runLocked(await openSession(deployment), checked, { deployment, flow })
-  } catch (error) {
-    return await endUnchanged(error, deployment, lock)
-  } finally {
-    lock.release()
-  }
 }
 
 /** A run that has locked its host. */
@@ -65,16 +40,18 @@ interface Running<Checked> {
 }
 
 /** Prepares, installs and commits, or rolls back; then reports. */
-async function runLocked<Checked>(
+export async function runLocked<Checked>(
   session: HostSession,
   checked: Checked,
   { deployment, flow }: Running<Checked>,
 ): Promise<EndedDeployment> {
-  let ending: SettledEnding
+  let ending: Ending
   try {
     const order = await flow.prepare(checked, session.stagingFolder)
-    const installation = await flow.install(order, session)
-    ending = await commit(deployment, session, installation)
+    const context = session.stepContext(order)
+    noticeSettings(context)
+    await flow.install(context)
+    ending = await commit(deployment, session, await buildInstallation(context))
     await flow.end('succeeded')
   } catch (error) {
     ending = await undo(deployment, session, causeOf(deployment, error))
@@ -92,7 +69,11 @@ async function runLocked<Checked>(
 }
 
 /** Ends and reports a run that could not open the host for its changes. */
-async function endUnchanged(thrown: unknown, deployment: RunningDeployment, lock: HostLock): Promise<EndedDeployment> {
+export async function endUnchanged(
+  thrown: unknown,
+  deployment: RunningDeployment,
+  lock: HostLock,
+): Promise<EndedDeployment> {
   const { host, record, tools } = deployment
   const error = causeOf(deployment, thrown)
   const failed = failedEnd(deployment, error)
@@ -122,19 +103,20 @@ async function recovered(
 interface Ending {
   readonly end: DeploymentEnd
   readonly error: DeployError | undefined
+  /** Whether nothing is left to recover. */
+  readonly settled: boolean
+  /** Whether services still have to be restored. */
+  readonly isUnfinished?: boolean | undefined
   /** The checks of the old version for which a cancelled run had no time. */
   readonly unchecked?: readonly RestoredCheck[] | undefined
 }
-
-/** `settled`: nothing is left to recover. `isUnfinished`: services still have to be restored. */
-type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
 
 /** Commits the steps' changes, after a last check for a cancel. */
 async function commit(
   deployment: RunningDeployment,
   session: HostSession,
   installation: Installation,
-): Promise<SettledEnding> {
+): Promise<Ending> {
   await hearSignals()
   deployment.tools.signal.throwIfAborted()
   await session.transaction.commit(installation)
@@ -165,7 +147,7 @@ async function undo(
   deployment: RunningDeployment,
   { transaction, stagingFolder }: HostSession,
   cause: DeployError,
-): Promise<SettledEnding> {
+): Promise<Ending> {
   const { layout, tools, keepPaths, record } = deployment
   if (deployment.state !== 'pending') tools.log.did('failed')
   if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
@@ -217,7 +199,7 @@ export function failedEnd(
 /** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
 async function conclude(
   { host, record, tools }: RunningDeployment,
-  { end, error, unchecked }: Ending,
+  { end, error, unchecked }: Pick<Ending, 'end' | 'error' | 'unchecked'>,
   onAccepted?: (attempts: number) => Promise<void>,
 ): Promise<EndedDeployment> {
   const address = host.sender?.address ?? null

@@ -125,6 +125,8 @@ export interface HostRequest {
   allowTakeover: boolean
   /** Whether all steps run even if nothing changes for them. */
   redeploy: boolean
+  /** Whether the run only shows what it would change. */
+  dryRun: boolean
   /** Values for the settings files that `write_env` creates. */
   settings: Settings
 }

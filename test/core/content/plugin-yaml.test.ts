@@ -82,7 +82,7 @@ unknown: {deep: [1, 2]}
 
   it('reads aliases and any one-line name of a variable', () => {
     const text = 'name: &n one\nentry_point: *n\nenvironment: {required: ["A=B", my-key], optional: [{a: &x é}, *x]}\n'
-    assert.throws(() => parsePluginYaml(text))
+    assert.throws(() => parsePluginYaml(text), { code: 'not_a_plugin' })
     const parsed = parsePluginYaml(text.replace('{a: &x é}, *x', '&x é, *x'))
     assert.deepEqual([parsed.name, parsed.entryPoint], ['one', 'one'])
     assert.deepEqual(parsed.environment, { required: ['A=B', 'my-key'], optional: ['é', 'é'] })

@@ -11,9 +11,9 @@ const PRELOADED = join(import.meta.dirname, '../harness/record-renames.mjs')
 
 /** The functions of each flow, from the action down to the steps. */
 const FRAMES = {
-  marketplace: ['deploy', 'deploy', 'runDeployment', 'runLocked', 'MarketplaceFlow.install'],
-  project: ['project', 'deployProject', 'runDeployment', 'runLocked', 'ProjectFlow.install'],
-  rollback: ['rollback', 'rollBackVersion', 'runDeployment', 'runLocked', 'RollbackFlow.install'],
+  marketplace: ['deploy', 'deploy', 'runContract', 'runLocked', 'MarketplaceFlow.install'],
+  project: ['project', 'deployProject', 'runContract', 'runLocked', 'ProjectFlow.install'],
+  rollback: ['rollback', 'rollBackVersion', 'runContract', 'runLocked', 'RollbackFlow.install'],
 }
 const SWITCH = ['switchParts', 'apply', 'applyChanges', 'makeMove']
 const OF_STAGED = ['runSteps', 'switchRun', ...SWITCH]

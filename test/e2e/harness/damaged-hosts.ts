@@ -21,8 +21,9 @@ import { join, relative } from 'node:path'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
 import { ConfigError, toDeployError } from '../../../src/core/errors.ts'
 import { recoverHost } from '../../../src/install/recovery/recover-host.ts'
+import { hostFor, refuse } from '../../../src/install/run/refuse.ts'
 import { deploy } from '../../../src/marketplace/deploy.ts'
-import { type DeployRequest, hostFor, refuseRequest } from '../../../src/marketplace/deployment.ts'
+import { type DeployRequest, MARKETPLACE } from '../../../src/marketplace/deployment.ts'
 import { listTree } from '../../folders.ts'
 import { rewriteCopiedJournal } from '../../install/journal/journal-text.ts'
 import { toolsOf } from '../../install/prepared-deployment.ts'
@@ -253,14 +254,14 @@ async function callOn({ stage, root }: Host, act: RunEnd['act']): Promise<RunEnd
   const request = requestOf(stage, root)
   try {
     if (act === 'post') {
-      const host = hostFor(request, tools)
+      const host = hostFor({ ...request, sender: MARKETPLACE.sender(request, tools) }, tools)
       const closed = host && (await recoverHost(host, request.lockTimeoutMs))
       return { act, outcome: closed?.report.outcome ?? 'nothing', message: '', log: log.lines }
     }
     const ended =
       act === 'deploy'
         ? await deploy(request, tools)
-        : await refuseRequest(request, new ConfigError('invalid_input', 'version is none.'), tools)
+        : await refuse(MARKETPLACE, request, { error: new ConfigError('invalid_input', 'version is none.'), tools })
     return { act, outcome: ended.report.outcome, message: ended.report.error?.message ?? '', log: log.lines }
   } catch (error) {
     return { act, outcome: 'thrown', message: toDeployError(error).message, log: log.lines }

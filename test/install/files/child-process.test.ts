@@ -95,7 +95,7 @@ describe('runChild', () => {
     const grandchild = `require("net").connect(${(server.address() as AddressInfo).port}, "127.0.0.1")`
     const source = `require("child_process").spawn(process.execPath, ["-e", ${JSON.stringify(grandchild)}]); setTimeout(() => {}, 60_000)`
     const controller = new AbortController()
-    const run = assert.rejects(runChild(script(source, { signal: controller.signal })))
+    const run = assert.rejects(runChild(script(source, { signal: controller.signal })), { message: 'cancelled' })
     const [socket] = await once(server, 'connection')
     const closed = once(socket.on('error', () => {}).resume(), 'close')
     controller.abort(new Error('cancelled'))

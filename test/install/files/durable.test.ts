@@ -39,7 +39,7 @@ describe('replaceFile', () => {
   it('leaves no file behind when it fails', async t => {
     const folder = temporaryDirectory(t)
     mkdirSync(join(folder, 'taken'))
-    await assert.rejects(replaceFile(join(folder, 'taken'), 'new'))
+    await assert.rejects(replaceFile(join(folder, 'taken'), 'new'), { code: 'EISDIR' })
     assert.deepEqual(readdirSync(folder), ['taken'])
   })
 })
@@ -62,7 +62,7 @@ describe('writeNewFile', () => {
       t.after(() => process.umask(before))
       await writeNewFile(path, 'text', mode)
       assert.equal(statSync(path).mode & 0o777, mode)
-      await assert.rejects(writeNewFile(path, 'other', mode))
+      await assert.rejects(writeNewFile(path, 'other', mode), { code: 'EEXIST' })
       assert.equal(readFileSync(path, 'utf8'), 'text')
     })
   }
@@ -76,7 +76,7 @@ describe('makePrivateDirectories', () => {
   })
 
   it('fails if no directory can be created, even in an unusual file system', async () => {
-    await assert.rejects(makePrivateDirectories('/proc/sys/hub-deploy'))
+    await assert.rejects(makePrivateDirectories('/proc/sys/hub-deploy'), { syscall: 'mkdir' })
   })
 })
 
@@ -94,7 +94,7 @@ describe('syncTrees', () => {
   })
 
   it('throws if the trees do not exist', async t => {
-    await assert.rejects(syncTrees([join(temporaryDirectory(t), 'gone')]))
+    await assert.rejects(syncTrees([join(temporaryDirectory(t), 'gone')]), { code: 'ENOENT' })
   })
 })
 

@@ -45,7 +45,9 @@ describe('requireSpace', () => {
 
   it('counts blocks no larger than those of a disk, even on a network file system', () => {
     require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(200).fill(1), inodes: 1 })
-    assert.throws(() => require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(300).fill(1), inodes: 1 }))
+    assert.throws(() => require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(300).fill(1), inodes: 1 }), {
+      code: 'disk_full',
+    })
   })
 })
 

@@ -20,6 +20,7 @@ import { createSteppedClock } from '../../clocks.ts'
 import { COMPILE_CACHE } from '../../compile-cache.ts'
 import { HANG_LIMIT_MS, sampled } from '../../extent.ts'
 import { temporaryDirectory } from '../../folders.ts'
+import { failOpen } from '../failing-open.ts'
 
 const CONTENDER = join(import.meta.dirname, 'lock-contender.ts')
 const HOLDER_ID = '0b3a8a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
@@ -59,6 +60,40 @@ describe('acquireLock', () => {
     lock.release()
     assert.deepEqual(readdirSync(folder), ['kernel-lock'])
     lock.release()
+  })
+
+  for (const code of ['EIO', 'EMFILE', 'EACCES']) {
+    it(`is released without an error and without a line about a wait if its file cannot be read (${code})`, async t => {
+      const folder = temporaryDirectory(t)
+      const waits: string[] = []
+      const left: string[] = []
+      const log = (line: string) => waits.push(line)
+      const lock = await acquireLock(requestIn(folder, { log, onLeft: line => left.push(line) }))
+      failOpen(t, join(folder, 'lock'), { code, times: 1 })
+      lock.release()
+      assert.deepEqual(waits, [])
+      assert.equal(left.length, 1)
+      assert.match(left[0] ?? '', new RegExp(`^The lock stays until the next run takes it over: .*${code}`))
+      const next = await acquireLock(requestIn(folder))
+      next.release()
+      assert.deepEqual(readdirSync(folder), ['kernel-lock'])
+    })
+
+    it(`is described without an error if its file cannot be read (${code})`, async t => {
+      const folder = temporaryDirectory(t)
+      const lock = await acquireLock(requestIn(folder))
+      failOpen(t, join(folder, 'lock'), { code, times: 1 })
+      assert.match(describeOther(join(folder, 'lock')), /^a process that has not identified itself has the lock /)
+      lock.release()
+    })
+  }
+
+  it('throws the error of a failed take-over, not the one of the mark that it leaves', async t => {
+    const folder = temporaryDirectory(t)
+    const path = join(folder, 'lock')
+    writeFileSync(path, holder({ pid: endedPid() }))
+    failOpen(t, `${path}.takeover-${HOLDER_ID}`, { code: 'EIO' })
+    await assert.rejects(acquireLock(requestIn(folder)), { code: 'step_failed', message: /EIO/ })
   })
 
   it('does not describe an empty name, which older versions of this action may have written', t => {

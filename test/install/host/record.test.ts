@@ -364,7 +364,9 @@ describe('restoreRecord', () => {
   it('leaves the existing file in place if the record cannot be written', async t => {
     const { layout, known } = await openScene(t)
     writeFileSync(layout.installed, '{')
-    await assert.rejects(restoreRecord({ layout, log: collectLog() }, { record: { ...known, discard: ['/etc'] } }))
+    await assert.rejects(restoreRecord({ layout, log: collectLog() }, { record: { ...known, discard: ['/etc'] } }), {
+      name: '$ZodError',
+    })
     assert.deepEqual([readFileSync(layout.installed, 'utf8'), setAside(layout)], ['{', []])
   })
 })

@@ -13,6 +13,7 @@ import { type DeploymentStart, type RunningDeployment, startDeployment } from '.
 import { HostLock, type HostSession, openSession } from '../../../src/install/run/session.ts'
 import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../src/marketplace/deployment.ts'
 import { writeTree } from '../../folders.ts'
+import { failOpen } from '../failing-open.ts'
 import { requestOf, toolsOf } from '../prepared-deployment.ts'
 import { collectLog, factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
 
@@ -60,6 +61,17 @@ async function makeScene(t: TestContext): Promise<Scene> {
 }
 
 describe('HostLock', () => {
+  it('is released without a group about a wait if its file cannot be read', async t => {
+    const { layout, newDeployment } = await makeScene(t)
+    const log = collectLog()
+    const lock = new HostLock(newDeployment(log))
+    await lock.take()
+    failOpen(t, layout.lock, { code: 'EIO', times: 1 })
+    lock.release()
+    assert.match(log.lines.join('\n'), /The lock stays until the next run takes it over/)
+    assert.doesNotMatch(log.lines.join('\n'), /[Ww]aiting for/)
+  })
+
   it('locks the host until it is released', async t => {
     const scene = await makeScene(t)
     const lock = scene.newLock()

@@ -230,7 +230,7 @@ describe('checkHealth over time', () => {
       { type: 'tcp', address: '127.0.0.1:1' },
       { type: 'command', command: ['true'] },
     ] as const) {
-      await assert.rejects(checkHealth({ healthcheck: checkOf(probe), ...request }))
+      await assert.rejects(checkHealth({ healthcheck: checkOf(probe), ...request }), error => error === reason)
     }
   })
 })

@@ -151,7 +151,7 @@ describe('runHostCommand', () => {
   it('logs one line with its duration for a command that succeeded, and none for one that failed', async () => {
     const [succeeded, failed] = [collectLog(), collectLog()]
     await run(requestFor(commandOf('exit 0'), { args: ['a secret'] }), { log: succeeded })
-    await assert.rejects(run(requestFor(commandOf('exit 1')), { log: failed }))
+    await assert.rejects(run(requestFor(commandOf('exit 1')), { log: failed }), { code: 'step_failed' })
     assert.equal(succeeded.lines.length, 1)
     assert.match(succeeded.lines[0] ?? '', /^info notify\.deployed .*\/bin\/sh.* \d+ ms\.$/)
     assert.deepEqual(failed.lines, [])

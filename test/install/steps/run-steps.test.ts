@@ -111,7 +111,10 @@ describe('runSteps', () => {
 
   it('starts no step once the run is cancelled', async t => {
     const context = await contextWith(t, {}, AbortSignal.abort(new Error('cancelled')))
-    await assert.rejects(runSteps(context, async () => assert.fail('a step was run')))
+    await assert.rejects(
+      runSteps(context, async () => assert.fail('a step was run')),
+      { message: 'cancelled' },
+    )
     assert.deepEqual(results(context), [
       ['one', 'failed', 'cancelled'],
       ['two', 'not_run', null],

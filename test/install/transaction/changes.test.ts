@@ -135,7 +135,7 @@ describe('undoChange', () => {
   })
 
   it('throws when neither path of a move exists', async t => {
-    await assert.rejects(undoChange(temporaryDirectory(t), { ...move, ino: '7' }))
+    await assert.rejects(undoChange(temporaryDirectory(t), { ...move, ino: '7' }), { message: /are at neither path$/ })
   })
 })
 
@@ -152,8 +152,8 @@ describe('applyChanges', () => {
       const root = makeRoot(t)
       writeTree(root, { 'old/other': 'theirs' })
       const before = listTree(root)
-      await assert.rejects(applyChanges(root, [change]))
-      await assert.rejects(announceable(root, change))
+      await assert.rejects(applyChanges(root, [change]), { code: /^(?:EEXIST|step_failed)$/ })
+      await assert.rejects(announceable(root, change), { code: 'step_failed', message: /^\S+ has just appeared: / })
       assert.deepEqual(listTree(root), before)
     })
   }
@@ -161,7 +161,9 @@ describe('applyChanges', () => {
 
 describe('announceable', () => {
   it('refuses to move a missing path', async t => {
-    await assert.rejects(announceable(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }))
+    await assert.rejects(announceable(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }), {
+      message: /^gone has just disappeared: /,
+    })
   })
 
   it('accepts every other change', async t => {

@@ -88,7 +88,7 @@ describe('Transaction', () => {
   it('announces a change even if the file system then refuses it', async t => {
     const { transaction, journalPath } = await makeScene(t)
     const change: PlannedChange = { type: 'move', from: 'plugins/x', to: 'no/such/folder' }
-    await assert.rejects(transaction.apply([change]))
+    await assert.rejects(transaction.apply([change]), { code: 'ENOENT' })
     assert.deepEqual(recordsOf(journalPath), [{ record: 'change', change }])
     assert.equal(await transaction.rollback(), false)
   })
@@ -101,7 +101,10 @@ describe('Transaction', () => {
     it(`does not announce a change that is impossible because ${name}`, async t => {
       const { transaction, journalPath, listing } = await makeScene(t)
       const before = listing()
-      await assert.rejects(transaction.apply([change]))
+      await assert.rejects(transaction.apply([change]), {
+        code: 'step_failed',
+        message: / has just (?:dis)?appeared: /,
+      })
       assert.deepEqual(recordsOf(journalPath), [])
       await transaction.rollback()
       assert.deepEqual(listing(), before)
