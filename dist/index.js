@@ -17178,319 +17178,8 @@ function nameOf(row) {
     return placeName(partOf(row));
 }
 
-// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
-var compare = __nccwpck_require__(8469);
-var compare_default = /*#__PURE__*/__nccwpck_require__.n(compare);
-// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
-var functions_parse = __nccwpck_require__(6353);
-var parse_default = /*#__PURE__*/__nccwpck_require__.n(functions_parse);
-;// CONCATENATED MODULE: ./build/core/trust/versions.js
-
-
-
-/** True if two version strings name the same version, ignoring a leading `v`. */
-function isSameVersion(a, b) {
-    return withoutLeadingV(a) === withoutLeadingV(b);
-}
-/**
- * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `1.4`, of any length), semantic versions by their specification, and versions of
- * Python packages by PEP 440.
- */
-function isOlderVersion(candidate, installed) {
-    const order = compareVersions(candidate, installed);
-    return order === undefined ? undefined : order < 0;
-}
-/** The order behind `isOlderVersion`: negative if `one` is older; undefined if the order cannot be known. */
-function compareVersions(one, other) {
-    const [a, b] = [withoutLeadingV(one), withoutLeadingV(other)];
-    return a === b ? 0 : (compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b));
-}
-/** True for a version that can be compared with others: dotted numbers, a semantic or a Python version. */
-function isOrderedVersion(version) {
-    return compareVersions(version, '0') !== undefined;
-}
-const DOTTED = /^\d+(?:\.\d+)*$/;
-function compareDotted(a, b) {
-    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
-}
-function compareSemantic(a, b) {
-    const [first, second] = [parse_default()(completed(a)), parse_default()(completed(b))];
-    return first === null || second === null ? undefined : compare_default()(first, second);
-}
-/** A short form such as `1.4` counts as `1.4.0`. */
-function completed(version) {
-    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
-}
-/** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
-function withoutLeadingV(version) {
-    return version.replace(/^v(?=\d)/, '');
-}
-const LATEST_WORDS = {
-    operator: {
-        latest: 'A run with version: latest',
-        remedy: "To install the hub's version anyway, name that version or set allow-downgrade: true.",
-    },
-    manifest: {
-        latest: 'A source with the version latest',
-        remedy: "To install the hub's version anyway, set allow-downgrade: true, or have the publisher name that version in the source and seal the project again.",
-    },
-};
-/**
- * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version, or that cannot be
- * compared with a version that this action installed.
- */
-function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
-    if (version === null)
-        return;
-    const isOlder = isOlderVersion(latest, version);
-    if (isOlder === false || (isOlder === undefined && !isOurs))
-        return;
-    const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
-    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
-}
-/**
- * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
- * version the hub calls them now. They may be the bytes of an older version.
- */
-function replacedBytes({ version, sha256 }, present, by = 'operator') {
-    const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
-    return downgrade(`This host has already replaced ${served}${presentClause(present)}. ${LATEST_WORDS[by].latest} does not restore a replaced version`, by);
-}
-function presentClause(present) {
-    const { version = null, installed_at: since = null } = present ?? {};
-    if (version === null)
-        return '';
-    return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
-}
-function downgrade(finding, by) {
-    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`);
-}
-/**
- * Throws ArtifactError `version_reused` for a version that this host knows with different bytes, because a published
- * version must never change. Accepts the new bytes only if the operator has pinned them and set `redeploy`. A pin alone
- * is not enough: it may come from a release gate, which knows what the hub serves now, but not what the hub served
- * before.
- */
-function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
-    if (accepted.redeploy && accepted.artifactSha256 === sha256)
-        return;
-    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
-    const [first] = known;
-    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
-        return;
-    throw new ArtifactError('version_reused', `The hub now serves version ${version} with different bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, according to .hub-deploy/installed.json): ` +
-        'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
-}
-const FORM = new RegExp([
-    '^(?<release>\\d+(?:\\.\\d+)*)',
-    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
-    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
-    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
-].join(''), 'i');
-const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
-const CANDIDATE = '2';
-const FINAL = '3';
-/**
- * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
- * version has another form. Does not accept epochs (`1!...`), local versions (`+...`), or `1.0-1`, which means
- * 1.0.post1 in PEP 440 but not elsewhere.
- */
-function comparePythonVersions(a, b) {
-    const [first, second] = [versions_parse(a), versions_parse(b)];
-    if (first === undefined || second === undefined)
-        return undefined;
-    return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
-}
-/** Compares two lists of decimal numbers of any length; missing numbers are 0. */
-function compareNumbers(a, b) {
-    const length = Math.max(a.length, b.length);
-    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
-    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
-    return first < second ? -1 : Number(first > second);
-}
-function versions_parse(version) {
-    const found = FORM.exec(version)?.groups;
-    if (found === undefined)
-        return undefined;
-    const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
-    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
-    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
-    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
-    const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
-    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
-    return { release: release.split('.'), rank: [...stage, ...later, ...finished] };
-}
-function phaseRank(phase) {
-    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
-}
-
-;// CONCATENATED MODULE: external "node:crypto"
-const external_node_crypto_namespaceObject = require("node:crypto");
 ;// CONCATENATED MODULE: external "node:fs"
 const external_node_fs_namespaceObject = require("node:fs");
-;// CONCATENATED MODULE: external "node:timers/promises"
-const promises_namespaceObject = require("node:timers/promises");
-;// CONCATENATED MODULE: ./build/core/log.js
-/**
- * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date.
- * `performance.now` reads the same clock, but Node.js would load about ten of its modules to provide that function.
- */
-function monotonicMs() {
-    const [seconds, nanoseconds] = process.hrtime();
-    return seconds * 1000 + nanoseconds / 1e6;
-}
-/** Runs a generator to its end without pausing at its `yield`s, and returns its result. */
-function runToEnd(work) {
-    for (;;) {
-        const step = work.next();
-        if (step.done === true)
-            return step.value;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/files/time-slice.js
-
-
-
-
-/** Milliseconds of synchronous work before signals and timers get their turn. */
-const SLICE_MS = 25;
-/** Waits for one whole turn of the event loop, so that every signal that has arrived by now is handled. */
-async function hearSignals() {
-    // If the callback of a file or a socket calls this function, the first wait ends before the loop has polled for
-    // signals.
-    await (0,promises_namespaceObject.setImmediate)();
-    await (0,promises_namespaceObject.setImmediate)();
-}
-/**
- * Divides long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`.
- */
-class TimeSlice {
-    #signal;
-    #endsAt = monotonicMs() + SLICE_MS;
-    constructor(signal) {
-        this.#signal = signal;
-    }
-    isOver() {
-        return monotonicMs() >= this.#endsAt;
-    }
-    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once the signal is aborted. */
-    async giveBack() {
-        await (0,promises_namespaceObject.setImmediate)();
-        this.#signal?.throwIfAborted();
-        this.#endsAt = monotonicMs() + SLICE_MS;
-    }
-    /** Calls `act` with each item. Lets the event loop turn whenever the slice is over. Throws as `giveBack` does. */
-    async forEach(items, act) {
-        for (const item of items) {
-            act(item);
-            if (this.isOver())
-                await this.giveBack();
-        }
-    }
-    /**
-     * Does work that pauses at each `yield`, where the slice may end. Returns the result of the work. Throws as
-     * `giveBack` does.
-     */
-    async run(work) {
-        for (;;) {
-            const step = work.next();
-            if (step.done === true)
-                return step.value;
-            if (this.isOver())
-                await this.giveBack();
-        }
-    }
-    /** Passes on the pieces. Lets the event loop turn before a piece if the slice is over. Throws as `giveBack` does. */
-    async *pace(pieces) {
-        for await (const piece of pieces) {
-            if (this.isOver())
-                await this.giveBack();
-            yield piece;
-        }
-    }
-}
-const WINDOW_BYTES = 1024 * 1024;
-/** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
-const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
-/** Hashes many files one after another through one buffer, in slices between which signals are handled. */
-class FileDigester {
-    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
-    #slice;
-    constructor(signal) {
-        this.#slice = new TimeSlice(signal);
-    }
-    /**
-     * Returns the lowercase hex SHA-256 of a file that had `size` bytes when it was examined. If the file has grown since
-     * then, reads at most 1 MiB more; the digest is then a different one. Throws the system's error, and the signal's
-     * reason once the signal is aborted.
-     */
-    async sha256(path, size) {
-        if (this.#slice.isOver())
-            await this.#slice.giveBack();
-        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
-        try {
-            for (let [count, read] = [-1, 0]; count !== 0 && read <= size; read += count) {
-                count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
-                digest.update(this.#window.subarray(0, count));
-                if (this.#slice.isOver())
-                    await this.#slice.giveBack();
-            }
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        return digest.digest('hex');
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
-
-const SLASH = 0x2f;
-/**
- * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of UTF-8 lines joined by `\n`. Each
- * line is `<relative path>:<sha256 of the file>`. The lines are in the order of `comparePaths`.
- */
-function tree_digest_treeDigest(files) {
-    return orderedTreeDigest(inTreeOrder(files));
-}
-/** Like `treeDigest`, for files already in tree order: comparing all paths takes longer than digesting them. */
-function orderedTreeDigest(files) {
-    const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`);
-    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
-}
-/** Returns the entries in the order of a tree digest. */
-function inTreeOrder(entries) {
-    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
-function comparePaths(a, b) {
-    if (a === b)
-        return 0;
-    let at = 0;
-    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
-        at++;
-    return rankAt(a, at) - rankAt(b, at);
-}
-/** Ranks the rest of a path: the end of the path comes first, then the end of a component, then any character. */
-function rankAt(path, at) {
-    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
-    const codePoint = path.codePointAt(at);
-    if (codePoint === undefined)
-        return -2;
-    return codePoint === SLASH ? -1 : codePoint;
-}
-
-;// CONCATENATED MODULE: external "node:util"
-const external_node_util_namespaceObject = require("node:util");
-;// CONCATENATED MODULE: external "node:child_process"
-const external_node_child_process_namespaceObject = require("node:child_process");
-;// CONCATENATED MODULE: external "node:events"
-const external_node_events_namespaceObject = require("node:events");
-;// CONCATENATED MODULE: external "node:timers"
-const external_node_timers_namespaceObject = require("node:timers");
 ;// CONCATENATED MODULE: ./build/core/text.js
 
 /** Marks a cut in a text, so that a redactor knows where a secret may have been cut in two. */
@@ -17733,6 +17422,451 @@ function tryLstatSync(path) {
     }
     catch {
         return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: external "node:crypto"
+const external_node_crypto_namespaceObject = require("node:crypto");
+;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
+
+const SLASH = 0x2f;
+/**
+ * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of UTF-8 lines joined by `\n`. Each
+ * line is `<relative path>:<sha256 of the file>`. The lines are in the order of `comparePaths`.
+ */
+function tree_digest_treeDigest(files) {
+    return orderedTreeDigest(inTreeOrder(files));
+}
+/** Like `treeDigest`, for files already in tree order: comparing all paths takes longer than digesting them. */
+function orderedTreeDigest(files) {
+    const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`);
+    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
+}
+/** Returns the entries in the order of a tree digest. */
+function inTreeOrder(entries) {
+    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
+}
+/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+function comparePaths(a, b) {
+    if (a === b)
+        return 0;
+    let at = 0;
+    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
+        at++;
+    return rankAt(a, at) - rankAt(b, at);
+}
+/** Ranks the rest of a path: the end of the path comes first, then the end of a component, then any character. */
+function rankAt(path, at) {
+    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
+    const codePoint = path.codePointAt(at);
+    if (codePoint === undefined)
+        return -2;
+    return codePoint === SLASH ? -1 : codePoint;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/walk.js
+
+
+
+
+/** Directories up to this size, with a few thousand entries at most, are read at once. */
+const MAX_BYTES_AT_ONCE = 64 * 1024;
+/** The number of entries that are listed between two pauses. */
+const LISTED_AT_ONCE = 2000;
+/** The approximate number of names to list before the first item is yielded. A service may have created millions. */
+const MAX_LISTED_AHEAD = 30_000;
+/** Shared by all directories without subdirectories: an empty map for each would take more memory than the names do. */
+const NO_DIRECTORIES = new Map();
+/**
+ * Yields every file, symlink and special file below `root` in the order of a tree digest, except those for which
+ * `isLeftOut` returns true. Directories are implied; a directory that cannot be listed counts as a special file.
+ * Follows no symlink: yields nothing unless `root` itself is a directory. An undefined item is a pause.
+ */
+function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
+    if (!lstatIfPresentSync(root)?.isDirectory())
+        return;
+    const top = yield* listDirectorySync(root, '');
+    if (top === undefined)
+        return;
+    yield* listAhead(root, top, isLeftOut);
+    onDirectory?.('');
+    const open = [visit(top)];
+    for (let at = open.at(-1); at !== undefined; at = open.at(-1)) {
+        const { listing } = at;
+        const name = at.names[at.next++];
+        if (name === undefined) {
+            open.pop();
+            continue;
+        }
+        const path = `${listing.prefix}${name}`;
+        if (isLeftOut(path))
+            continue;
+        const below = listing.directories.has(name) ? yield* enter(root, listing, name) : undefined;
+        if (below === undefined) {
+            const item = describeItemSync(root, path);
+            onStamp?.(path, item?.stamp ?? '');
+            yield item;
+            continue;
+        }
+        onStamp?.(path, below.stamp);
+        onDirectory?.(path);
+        open.push(visit(below));
+    }
+}
+function visit(listing) {
+    return { listing, names: listing.count === 0 ? [] : listing.names.split('/'), next: 0 };
+}
+/**
+ * Lists directories below a listed directory before they are visited. The first read of a directory makes the file
+ * system note the access time in its journal, and that write has to wait while the file system is being synced.
+ */
+function* listAhead(root, top, isLeftOut) {
+    let room = MAX_LISTED_AHEAD - top.count;
+    const pending = [top];
+    for (let listing = pending.pop(); listing !== undefined; listing = pending.pop()) {
+        for (const name of listing.directories.keys()) {
+            if (room <= 0)
+                return;
+            const path = `${listing.prefix}${name}`;
+            if (isLeftOut(path))
+                continue;
+            const below = yield* listDirectorySync(`${root}/${path}`, `${path}/`);
+            if (below === undefined)
+                continue;
+            listing.directories.set(name, below);
+            room -= below.count;
+            pending.push(below);
+        }
+    }
+}
+/**
+ * Returns the current listing of a directory, or undefined if the directory cannot be listed. Returns the earlier
+ * listing if the directory still has the same stamp. In any case, removes the earlier listing from `above`.
+ */
+function* enter(root, above, name) {
+    const at = `${root}/${above.prefix}${name}`;
+    const listed = above.directories.get(name);
+    above.directories.set(name, undefined);
+    if (listed !== undefined && listed.stamp === stampAt(at))
+        return listed;
+    return yield* listDirectorySync(at, `${above.prefix}${name}/`);
+}
+/** Returns undefined if nothing is visible at the path. */
+function stampAt(at) {
+    try {
+        return stampOf((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }));
+    }
+    catch {
+        return undefined;
+    }
+}
+/** Returns undefined unless a directory that can be listed is at the path. */
+function* listDirectorySync(at, prefix) {
+    const names = [];
+    let directories = NO_DIRECTORIES;
+    let [stamp, hasSurrogates] = ['', false];
+    try {
+        const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        // The directory may have become a symlink, which is not followed.
+        if (!stat.isDirectory())
+            return undefined;
+        stamp = stampOf(stat);
+        for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? (0,external_node_fs_namespaceObject.readdirSync)(at, { withFileTypes: true }) : readLarge(at)) {
+            names.push(entry.name);
+            hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name);
+            if (entry.isDirectory()) {
+                if (directories === NO_DIRECTORIES)
+                    directories = new Map();
+                directories.set(entry.name, undefined);
+            }
+            if (names.length % LISTED_AT_ONCE === 0)
+                yield;
+        }
+    }
+    catch (error) {
+        if (isAbsent(error) || isBarred(error))
+            return undefined;
+        throw error;
+    }
+    yield;
+    // Without surrogates, the order of code units is that of code points, and sorting takes a tenth of the time.
+    names.sort(hasSurrogates ? comparePaths : undefined);
+    return { prefix, stamp, names: names.join('/'), count: names.length, directories };
+}
+/** Takes twice as long as `readdirSync` for each entry. */
+function* readLarge(at) {
+    const directory = (0,external_node_fs_namespaceObject.opendirSync)(at);
+    try {
+        for (let entry = directory.readSync(); entry !== null; entry = directory.readSync())
+            yield entry;
+    }
+    finally {
+        directory.closeSync();
+    }
+}
+/**
+ * Returns every file, symlink and special file below `root` (directories are implied), with paths relative to `root`,
+ * ordered by path components. Leaves out the paths in `skip`. Follows no symlink below `root`. Returns an empty list if
+ * `root` is not a directory.
+ */
+async function walkTree(root, skip = new Set()) {
+    const found = [];
+    const pending = [''];
+    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
+        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
+            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
+            if (skip.has(path))
+                continue;
+            if (entry.isDirectory())
+                pending.push(path);
+            else
+                found.push(...(await walk_describe(root, path)));
+        }
+    }
+    return found.sort((a, b) => comparePaths(a.path, b.path));
+}
+/** True if anything is at the path, including a dangling symlink. */
+function pathExistsSync(path) {
+    return lstatIfPresentSync(path) !== undefined;
+}
+/** Returns the result of lstat, or undefined if nothing is at the path. */
+function lstatIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+/** True if a system error says that nothing is at the path. */
+function isAbsent(error) {
+    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
+}
+async function listDirectory(path) {
+    try {
+        return await external_node_fs_namespaceObject.promises.readdir(path, { withFileTypes: true });
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+/** Returns an empty list if another process has just removed the item. */
+async function walk_describe(root, path) {
+    try {
+        const stat = await external_node_fs_namespaceObject.promises.lstat((0,external_node_path_namespaceObject.join)(root, path));
+        if (stat.isSymbolicLink())
+            return [{ type: 'symlink', path, target: await external_node_fs_namespaceObject.promises.readlink((0,external_node_path_namespaceObject.join)(root, path)) }];
+        const entry = { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 };
+        return [stat.isFile() ? entry : { type: 'other', path }];
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+/**
+ * The character that Node returns for bytes of a name that are not UTF-8. A path with this character does not lead to
+ * the file with that name.
+ */
+const UNREADABLE = '\ufffd';
+/**
+ * True if a system error says that this process cannot see what is at a path. Other users can cause such an error on
+ * purpose.
+ */
+function isBarred(error) {
+    return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
+}
+/** Returns the stamp of a `FoundItem`. */
+function stampOf({ ino, mtimeNs, ctimeNs }) {
+    // A template would also keep its parts in memory, which would take three times as much.
+    return [ino, mtimeNs, ctimeNs].join('\t');
+}
+/**
+ * Returns the item at a path, or undefined if there is none. The times of a directory, which change with its entries,
+ * do not count.
+ */
+function describeItemSync(root, path) {
+    const at = `${root}/${path}`;
+    try {
+        const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        // The methods of BigIntStats compute with large integers: calling them takes as long as the rest of this function.
+        const mode = Number(stat.mode);
+        switch (mode & external_node_fs_namespaceObject.constants.S_IFMT) {
+            case external_node_fs_namespaceObject.constants.S_IFREG:
+                return { path, kind: (mode & 0o7777).toString(8), content: String(stat.size), stamp: stampOf(stat) };
+            case external_node_fs_namespaceObject.constants.S_IFLNK:
+                return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp: stampOf(stat) };
+            default:
+                return { path, kind: 'other', content: '', stamp: stat.isDirectory() ? '' : stampOf(stat) };
+        }
+    }
+    catch (error) {
+        const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE));
+        if (isHidden)
+            return { path, kind: 'other', content: '', stamp: '' };
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/permissions.js
+
+
+
+const STICKY = 0o1000;
+const GROUP_AND_OTHERS_WRITE = 0o022;
+/**
+ * Returns everything that decides where an absolute path leads and what is there, in the order of `walkPath`; `us` is
+ * our uid.
+ */
+function decidersOf(path, us) {
+    const { way, end } = walkPath(path);
+    const before = way.map(visited => judge(visited, { us, isEnd: false }));
+    return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
+}
+/** In a sticky directory, other users can rename and remove only their own files. */
+function isSticky({ mode }) {
+    return (mode & STICKY) !== 0;
+}
+/** The sticky bit is not enough at the end of a path, where others could add a file. */
+function judge(visited, { us, isEnd }) {
+    const { uid, mode } = visited.stat;
+    // The mode of a symlink has no meaning.
+    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && isSticky(visited.stat));
+    return {
+        ...visited,
+        isForeign: uid !== us && uid !== 0,
+        isOpen: !isFixed && (mode & GROUP_AND_OTHERS_WRITE) !== 0,
+    };
+}
+/** The number of symlinks that Linux follows in one path. */
+const MAX_SYMLINKS = 40;
+/**
+ * Returns everything that decides where an absolute path leads: each directory, starting with `/`, and each symlink.
+ *
+ * Throws the system's error if this process has no access to one of them.
+ */
+function walkPath(path) {
+    const way = [];
+    const pending = partsOf(path);
+    let links = 0;
+    let end = permissions_visit(external_node_path_namespaceObject.sep);
+    while (end !== undefined && pending.length > 0) {
+        way.push(end);
+        if (!end.stat.isDirectory())
+            return { way, end: undefined };
+        const at = end.path;
+        const next = permissions_visit(childOf(at, pending.shift() ?? ''));
+        if (!next?.stat.isSymbolicLink()) {
+            end = next;
+            continue;
+        }
+        way.push(next);
+        if (++links > MAX_SYMLINKS)
+            return { way, end: undefined };
+        const target = (0,external_node_fs_namespaceObject.readlinkSync)(next.path);
+        pending.unshift(...partsOf(target));
+        end = permissions_visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
+    }
+    return { way, end };
+}
+/** Joins normal paths, faster than path.join; the name may be `..`, from a symlink. */
+function childOf(directory, name) {
+    return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
+}
+function permissions_visit(path) {
+    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false });
+    return stat && { path, stat };
+}
+function partsOf(path) {
+    return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
+}
+const GROUP_WRITE = 0o020;
+const OTHERS_WRITE = 0o002;
+/**
+ * Names those who can write to a file or directory, other than its owner. Write access that an ACL grants shows in the
+ * group's bits.
+ */
+function otherWriters({ mode, gid }) {
+    return [
+        ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
+        ...((mode & OTHERS_WRITE) === 0 ? [] : ['every user']),
+    ];
+}
+/** Names a user for an operator: by the name in /etc/passwd, if there is one, and always by number. */
+function nameUser(uid) {
+    return nameAccount('/etc/passwd', 'user', uid);
+}
+/** Quotes a path as an argument of a command that the operator copies. */
+function quote(path) {
+    const text = cleanForeignText(path, 4096);
+    return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+function nameGroup(gid) {
+    return nameAccount('/etc/group', 'group', gid);
+}
+function nameAccount(file, kind, id) {
+    const name = findName(file, id);
+    return name === undefined ? `${kind} ${id}` : `${kind} ${cleanForeignText(name, 64)} (${id})`;
+}
+/** Both /etc/passwd and /etc/group have the name first and the number third. */
+function findName(file, id) {
+    try {
+        const rows = (0,external_node_fs_namespaceObject.readFileSync)(file, 'utf8').split('\n');
+        return rows.map(row => row.split(':')).find(([, , number]) => number === String(id))?.[0];
+    }
+    catch {
+        return undefined;
+    }
+}
+const GROUP_AND_OTHERS = 0o077;
+/**
+ * Returns what is wrong with a directory that must be ours alone (its type, owner or mode), or undefined if nothing is
+ * wrong.
+ */
+function findExposureOf(found, us) {
+    if (!found.isDirectory())
+        return 'type';
+    if (found.uid !== us)
+        return 'owner';
+    return isOpenToOthers(found) ? 'mode' : undefined;
+}
+/** True if users other than the owner have any access to a file or directory. */
+function isOpenToOthers({ mode }) {
+    return (mode & GROUP_AND_OTHERS) !== 0;
+}
+
+;// CONCATENATED MODULE: external "node:util"
+const external_node_util_namespaceObject = require("node:util");
+;// CONCATENATED MODULE: external "node:child_process"
+const external_node_child_process_namespaceObject = require("node:child_process");
+;// CONCATENATED MODULE: external "node:events"
+const external_node_events_namespaceObject = require("node:events");
+;// CONCATENATED MODULE: external "node:timers"
+const external_node_timers_namespaceObject = require("node:timers");
+;// CONCATENATED MODULE: external "node:timers/promises"
+const promises_namespaceObject = require("node:timers/promises");
+;// CONCATENATED MODULE: ./build/core/log.js
+/**
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date.
+ * `performance.now` reads the same clock, but Node.js would load about ten of its modules to provide that function.
+ */
+function monotonicMs() {
+    const [seconds, nanoseconds] = process.hrtime();
+    return seconds * 1000 + nanoseconds / 1e6;
+}
+/** Runs a generator to its end without pausing at its `yield`s, and returns its result. */
+function runToEnd(work) {
+    for (;;) {
+        const step = work.next();
+        if (step.done === true)
+            return step.value;
     }
 }
 
@@ -18183,254 +18317,100 @@ function tryReadSmallFileSync(path, maxBytes) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/files/walk.js
+;// CONCATENATED MODULE: ./build/install/files/time-slice.js
 
 
 
 
-/** Directories up to this size, with a few thousand entries at most, are read at once. */
-const MAX_BYTES_AT_ONCE = 64 * 1024;
-/** The number of entries that are listed between two pauses. */
-const LISTED_AT_ONCE = 2000;
-/** The approximate number of names to list before the first item is yielded. A service may have created millions. */
-const MAX_LISTED_AHEAD = 30_000;
-/** Shared by all directories without subdirectories: an empty map for each would take more memory than the names do. */
-const NO_DIRECTORIES = new Map();
+/** Milliseconds of synchronous work before signals and timers get their turn. */
+const SLICE_MS = 25;
+/** Waits for one whole turn of the event loop, so that every signal that has arrived by now is handled. */
+async function hearSignals() {
+    // If the callback of a file or a socket calls this function, the first wait ends before the loop has polled for
+    // signals.
+    await (0,promises_namespaceObject.setImmediate)();
+    await (0,promises_namespaceObject.setImmediate)();
+}
 /**
- * Yields every file, symlink and special file below `root` in the order of a tree digest, except those for which
- * `isLeftOut` returns true. Directories are implied; a directory that cannot be listed counts as a special file.
- * Follows no symlink: yields nothing unless `root` itself is a directory. An undefined item is a pause.
+ * Divides long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`.
  */
-function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
-    if (!lstatIfPresentSync(root)?.isDirectory())
-        return;
-    const top = yield* listDirectorySync(root, '');
-    if (top === undefined)
-        return;
-    yield* listAhead(root, top, isLeftOut);
-    onDirectory?.('');
-    const open = [visit(top)];
-    for (let at = open.at(-1); at !== undefined; at = open.at(-1)) {
-        const { listing } = at;
-        const name = at.names[at.next++];
-        if (name === undefined) {
-            open.pop();
-            continue;
-        }
-        const path = `${listing.prefix}${name}`;
-        if (isLeftOut(path))
-            continue;
-        const below = listing.directories.has(name) ? yield* enter(root, listing, name) : undefined;
-        if (below === undefined) {
-            const item = describeItemSync(root, path);
-            onStamp?.(path, item?.stamp ?? '');
-            yield item;
-            continue;
-        }
-        onStamp?.(path, below.stamp);
-        onDirectory?.(path);
-        open.push(visit(below));
+class TimeSlice {
+    #signal;
+    #endsAt = monotonicMs() + SLICE_MS;
+    constructor(signal) {
+        this.#signal = signal;
     }
-}
-function visit(listing) {
-    return { listing, names: listing.count === 0 ? [] : listing.names.split('/'), next: 0 };
-}
-/**
- * Lists directories below a listed directory before they are visited. The first read of a directory makes the file
- * system note the access time in its journal, and that write has to wait while the file system is being synced.
- */
-function* listAhead(root, top, isLeftOut) {
-    let room = MAX_LISTED_AHEAD - top.count;
-    const pending = [top];
-    for (let listing = pending.pop(); listing !== undefined; listing = pending.pop()) {
-        for (const name of listing.directories.keys()) {
-            if (room <= 0)
-                return;
-            const path = `${listing.prefix}${name}`;
-            if (isLeftOut(path))
-                continue;
-            const below = yield* listDirectorySync(`${root}/${path}`, `${path}/`);
-            if (below === undefined)
-                continue;
-            listing.directories.set(name, below);
-            room -= below.count;
-            pending.push(below);
+    isOver() {
+        return monotonicMs() >= this.#endsAt;
+    }
+    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once the signal is aborted. */
+    async giveBack() {
+        await (0,promises_namespaceObject.setImmediate)();
+        this.#signal?.throwIfAborted();
+        this.#endsAt = monotonicMs() + SLICE_MS;
+    }
+    /** Calls `act` with each item. Lets the event loop turn whenever the slice is over. Throws as `giveBack` does. */
+    async forEach(items, act) {
+        for (const item of items) {
+            act(item);
+            if (this.isOver())
+                await this.giveBack();
+        }
+    }
+    /**
+     * Does work that pauses at each `yield`, where the slice may end. Returns the result of the work. Throws as
+     * `giveBack` does.
+     */
+    async run(work) {
+        for (;;) {
+            const step = work.next();
+            if (step.done === true)
+                return step.value;
+            if (this.isOver())
+                await this.giveBack();
+        }
+    }
+    /** Passes on the pieces. Lets the event loop turn before a piece if the slice is over. Throws as `giveBack` does. */
+    async *pace(pieces) {
+        for await (const piece of pieces) {
+            if (this.isOver())
+                await this.giveBack();
+            yield piece;
         }
     }
 }
-/**
- * Returns the current listing of a directory, or undefined if the directory cannot be listed. Returns the earlier
- * listing if the directory still has the same stamp. In any case, removes the earlier listing from `above`.
- */
-function* enter(root, above, name) {
-    const at = `${root}/${above.prefix}${name}`;
-    const listed = above.directories.get(name);
-    above.directories.set(name, undefined);
-    if (listed !== undefined && listed.stamp === stampAt(at))
-        return listed;
-    return yield* listDirectorySync(at, `${above.prefix}${name}/`);
-}
-/** Returns undefined if nothing is visible at the path. */
-function stampAt(at) {
-    try {
-        return stampOf((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }));
+const WINDOW_BYTES = 1024 * 1024;
+/** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
+const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
+/** Hashes many files one after another through one buffer, in slices between which signals are handled. */
+class FileDigester {
+    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #slice;
+    constructor(signal) {
+        this.#slice = new TimeSlice(signal);
     }
-    catch {
-        return undefined;
-    }
-}
-/** Returns undefined unless a directory that can be listed is at the path. */
-function* listDirectorySync(at, prefix) {
-    const names = [];
-    let directories = NO_DIRECTORIES;
-    let [stamp, hasSurrogates] = ['', false];
-    try {
-        const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        // The directory may have become a symlink, which is not followed.
-        if (!stat.isDirectory())
-            return undefined;
-        stamp = stampOf(stat);
-        for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? (0,external_node_fs_namespaceObject.readdirSync)(at, { withFileTypes: true }) : readLarge(at)) {
-            names.push(entry.name);
-            hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name);
-            if (entry.isDirectory()) {
-                if (directories === NO_DIRECTORIES)
-                    directories = new Map();
-                directories.set(entry.name, undefined);
+    /**
+     * Returns the lowercase hex SHA-256 of a file that had `size` bytes when it was examined. If the file has grown since
+     * then, reads at most 1 MiB more; the digest is then a different one. Throws the system's error, and the signal's
+     * reason once the signal is aborted.
+     */
+    async sha256(path, size) {
+        if (this.#slice.isOver())
+            await this.#slice.giveBack();
+        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
+        try {
+            for (let [count, read] = [-1, 0]; count !== 0 && read <= size; read += count) {
+                count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
+                digest.update(this.#window.subarray(0, count));
+                if (this.#slice.isOver())
+                    await this.#slice.giveBack();
             }
-            if (names.length % LISTED_AT_ONCE === 0)
-                yield;
         }
-    }
-    catch (error) {
-        if (isAbsent(error) || isBarred(error))
-            return undefined;
-        throw error;
-    }
-    yield;
-    // Without surrogates, the order of code units is that of code points, and sorting takes a tenth of the time.
-    names.sort(hasSurrogates ? comparePaths : undefined);
-    return { prefix, stamp, names: names.join('/'), count: names.length, directories };
-}
-/** Takes twice as long as `readdirSync` for each entry. */
-function* readLarge(at) {
-    const directory = (0,external_node_fs_namespaceObject.opendirSync)(at);
-    try {
-        for (let entry = directory.readSync(); entry !== null; entry = directory.readSync())
-            yield entry;
-    }
-    finally {
-        directory.closeSync();
-    }
-}
-/**
- * Returns every file, symlink and special file below `root` (directories are implied), with paths relative to `root`,
- * ordered by path components. Leaves out the paths in `skip`. Follows no symlink below `root`. Returns an empty list if
- * `root` is not a directory.
- */
-async function walkTree(root, skip = new Set()) {
-    const found = [];
-    const pending = [''];
-    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
-        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
-            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
-            if (skip.has(path))
-                continue;
-            if (entry.isDirectory())
-                pending.push(path);
-            else
-                found.push(...(await walk_describe(root, path)));
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
         }
-    }
-    return found.sort((a, b) => comparePaths(a.path, b.path));
-}
-/** True if anything is at the path, including a dangling symlink. */
-function pathExistsSync(path) {
-    return lstatIfPresentSync(path) !== undefined;
-}
-/** Returns the result of lstat, or undefined if nothing is at the path. */
-function lstatIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.lstatSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return undefined;
-        throw error;
-    }
-}
-/** True if a system error says that nothing is at the path. */
-function isAbsent(error) {
-    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
-}
-async function listDirectory(path) {
-    try {
-        return await external_node_fs_namespaceObject.promises.readdir(path, { withFileTypes: true });
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-/** Returns an empty list if another process has just removed the item. */
-async function walk_describe(root, path) {
-    try {
-        const stat = await external_node_fs_namespaceObject.promises.lstat((0,external_node_path_namespaceObject.join)(root, path));
-        if (stat.isSymbolicLink())
-            return [{ type: 'symlink', path, target: await external_node_fs_namespaceObject.promises.readlink((0,external_node_path_namespaceObject.join)(root, path)) }];
-        const entry = { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 };
-        return [stat.isFile() ? entry : { type: 'other', path }];
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-/**
- * The character that Node returns for bytes of a name that are not UTF-8. A path with this character does not lead to
- * the file with that name.
- */
-const UNREADABLE = '\ufffd';
-/**
- * True if a system error says that this process cannot see what is at a path. Other users can cause such an error on
- * purpose.
- */
-function isBarred(error) {
-    return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
-}
-/** Returns the stamp of a `FoundItem`. */
-function stampOf({ ino, mtimeNs, ctimeNs }) {
-    // A template would also keep its parts in memory, which would take three times as much.
-    return [ino, mtimeNs, ctimeNs].join('\t');
-}
-/**
- * Returns the item at a path, or undefined if there is none. The times of a directory, which change with its entries,
- * do not count.
- */
-function describeItemSync(root, path) {
-    const at = `${root}/${path}`;
-    try {
-        const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        // The methods of BigIntStats compute with large integers: calling them takes as long as the rest of this function.
-        const mode = Number(stat.mode);
-        switch (mode & external_node_fs_namespaceObject.constants.S_IFMT) {
-            case external_node_fs_namespaceObject.constants.S_IFREG:
-                return { path, kind: (mode & 0o7777).toString(8), content: String(stat.size), stamp: stampOf(stat) };
-            case external_node_fs_namespaceObject.constants.S_IFLNK:
-                return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp: stampOf(stat) };
-            default:
-                return { path, kind: 'other', content: '', stamp: stat.isDirectory() ? '' : stampOf(stat) };
-        }
-    }
-    catch (error) {
-        const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE));
-        if (isHidden)
-            return { path, kind: 'other', content: '', stamp: '' };
-        if (isAbsent(error))
-            return undefined;
-        throw error;
+        return digest.digest('hex');
     }
 }
 
@@ -19316,54 +19296,1651 @@ async function setAside({ installed, snapshots }) {
     return aside;
 }
 
-;// CONCATENATED MODULE: ./build/core/state-machine.js
-function createStateMachine(transitions, initial, now) {
-    let current = initial;
-    const history = [{ state: initial, at: now().toISOString() }];
+;// CONCATENATED MODULE: ./build/install/host/ownership.js
+
+
+
+
+
+
+
+
+
+
+const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
+/**
+ * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
+ * The root, its shelves, and every directory and symlink on the way to them must belong to one of these two users, and
+ * nobody else may be able to write there. `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
+ * names, owners and modes, and then, from `installed.json`, the directories of plugins.
+ *
+ * Returns one sentence for each path that the operator accepts although others own it or can write to it.
+ *
+ * Throws UntouchableHostError `unsafe_host`, which says what is unsafe and how to fix it. If the host could not be
+ * checked, throws UntouchableHostError with the code and message of the error that prevented the check.
+ */
+function requireSafeHost(access) {
+    return checking(access, us => {
+        const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES });
+        requireOwnFolder({ layout: access.layout, us });
+        const recorded = requireTrusted(access, { us, directories: ownership_recordedDirectories(access.layout) });
+        return [...new Set([...usual, ...recorded])];
+    });
+}
+/**
+ * Checks one more directory of plugins, given relative to the root, and everything on the way there, as
+ * `requireSafeHost` does. Leaves out the sentences about the root and its usual directories. Throws
+ * UntouchableHostError.
+ */
+function requireSafeDirectory(access, directory) {
+    return checking(access, us => {
+        const found = requireTrusted(access, { us, directories: [directory] });
+        const usual = new Set(requireTrusted(access, { us, directories: USUAL_DIRECTORIES }));
+        return found.filter(sentence => !usual.has(sentence));
+    });
+}
+/**
+ * Does the same as `requireSafeDirectory` in a deployment that has begun on a safe host. Throws DeploymentError
+ * instead, with the same code, because the end of that deployment is reported.
+ */
+function requireSafeDestination(access, directory) {
+    try {
+        return requireSafeDirectory(access, directory);
+    }
+    catch (error) {
+        if (!(error instanceof UntouchableHostError))
+            throw error;
+        throw new DeploymentError(error.code, `${error.reason} Nothing was installed or moved.`, { cause: error });
+    }
+}
+function checking(access, check) {
+    const us = process.getuid?.();
+    if (us === undefined)
+        return [];
+    try {
+        return check(us);
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            throw error;
+        const { code, message } = toHostError(error, `checking who can write to ${access.layout.root}`);
+        throw new UntouchableHostError(code, message, { cause: error });
+    }
+}
+function requireTrusted(access, trusted) {
+    const { layout, sharedRoot } = access;
+    const exposures = findExposures(layout.root, trusted);
+    const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
+    const option = sharedRoot.option ?? 'allow-shared-root';
+    if (refused.length > 0)
+        throw writable(refused, { us: trusted.us, option });
+    return exposures.map(exposure => `${describeExposure(exposure)}. ${option} accepts that, so these users decide what runs here.`);
+}
+/**
+ * Returns the directories of plugins in our own record, except the usual ones. If the record cannot be read, returns
+ * none, because no run uses those directories in that case.
+ */
+function ownership_recordedDirectories(layout) {
+    try {
+        const directories = readInstalled(layout).map(row => placeOf(row).directory);
+        return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory));
+    }
+    catch {
+        return [];
+    }
+}
+/** Returns each exposed path once, with those of the root first. */
+function findExposures(root, { us, directories }) {
+    const found = new Map();
+    if (directories.length === 0)
+        return [];
+    const inside = `${walkPath(root).end?.path ?? root}/`;
+    for (const start of [root, ...directories.map(directory => (0,external_node_path_namespaceObject.join)(root, directory))]) {
+        for (const decider of decidersOf(start, us)) {
+            const exposure = exposureOf(decider, us);
+            if (exposure === undefined || found.has(exposure.path))
+                continue;
+            const isPublic = exposure.isPublic && !exposure.path.startsWith(inside);
+            found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() });
+        }
+    }
+    return [...found.values()];
+}
+/**
+ * The number of times that a folder is listed before it is refused. Another run may just have created a second name for
+ * a file, and may not have removed the first name yet.
+ */
+const MAX_LISTINGS = 5;
+/**
+ * Checks that `.hub-deploy/` is a real directory of this user, to which no other user has access. Every name in it that
+ * a run relies on must be a real directory or a regular file of this user, which nobody else can write to. A file must
+ * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the
+ * installed files. A missing folder passes. Does not tighten permissions, because somebody may already have used the
+ * open ones.
+ *
+ * Throws UntouchableHostError `unsafe_host`.
+ */
+function requireOwnFolder(folder) {
+    const { own, snapshots, trees, outbox, reports } = folder.layout;
+    const found = lstatIfPresentSync(own);
+    if (found === undefined)
+        return;
+    requirePrivateDirectory(folder, found);
+    // `.hub-deploy/` itself comes first: once it is known to be ours, the folders in it can no longer become symlinks.
+    requireOwnEntries(folder, own);
+    for (const path of [trees, outbox, renameProbePath(folder.layout), snapshots, ...shelvesIn(snapshots)])
+        requireOwnEntries(folder, path);
+    requireRealFiles(folder, reports);
+}
+function requirePrivateDirectory({ layout, us }, found) {
+    const own = quote(layout.own);
+    switch (findExposureOf(found, us)) {
+        case 'type':
+            throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
+        case 'owner':
+            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted ${own}, move it away.`);
+        case 'mode':
+            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look in it for anything that you cannot explain, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
+        case undefined:
+            return;
+    }
+}
+/**
+ * Checks every name in a folder. Lists the folder again before refusing it, because entries may change while another
+ * run works.
+ */
+function requireOwnEntries(folder, path) {
+    for (let listing = 1;; listing++) {
+        const problem = findForeignEntry(folder, path);
+        if (problem === undefined)
+            return;
+        if (listing === MAX_LISTINGS)
+            throw unsafe(`${problem} Only this action's own files and directories may be below ${quote(folder.layout.own)}.`);
+    }
+}
+function findForeignEntry(folder, path) {
+    const entries = list(path).flatMap(({ name }) => entryAt(`${path}/${name}`));
+    const names = Map.groupBy(entries, ({ stat }) => stat.ino);
+    for (const { path, stat } of entries) {
+        const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length);
+        if (problem !== undefined)
+            return `${quote(path)} ${problem}`;
+    }
+    return undefined;
+}
+function entryAt(path) {
+    const stat = lstatIfPresentSync(path);
+    return stat === undefined ? [] : [{ path, stat }];
+}
+function problemOf({ layout, us }, stat) {
+    if (!stat.isDirectory() && !stat.isFile())
+        return `is ${typeOf(stat)}: find out who made it, and remove it.`;
+    if (stat.uid !== us)
+        return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make ${nameUser(us)} its owner with chown.`;
+    const writers = otherWriters(stat);
+    if (writers.length === 0)
+        return undefined;
+    return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`;
+}
+/** A file of ours may have a second name, for an instant or until the next run; that name is in the same folder. */
+function linkProblem(stat, namesHere = 1) {
+    if (!stat.isFile() || stat.nlink <= namesHere)
+        return undefined;
+    return `is a file that has another name elsewhere (a hard link): look for that name on the same file system with find -inum ${stat.ino}, and remove the name that should not exist.`;
+}
+/** Checks only types, because there are many reports and none decides what a run installs, moves or starts. */
+function requireRealFiles({ layout }, path) {
+    const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
+    if (strange === undefined)
+        return;
+    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only this action's own files and directories may be below ${quote(layout.own)}.`);
+}
+/** Leaves out `set-aside`, which contains files for the operator that no run uses. */
+function shelvesIn(snapshots) {
+    const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside');
+    return shelves.map(({ name }) => (0,external_node_path_namespaceObject.join)(snapshots, name));
+}
+function list(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true });
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+function typeOf(entry) {
+    if (entry.isSymbolicLink())
+        return 'a symlink';
+    return entry.isFile() ? 'a file' : 'a device, pipe or socket';
+}
+function modeOf({ mode }) {
+    return (mode & 0o7777).toString(8).padStart(4, '0');
+}
+function unsafe(message) {
+    return new UntouchableHostError('unsafe_host', message);
+}
+/**
+ * Checks that each directory or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
+ * regular file, as this action created it. A missing path passes. Throws DeploymentError `host_not_writable`, which
+ * names the obstructing path and says what to do.
+ */
+function requireOwnKinds(layout) {
+    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
+    for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox])
+        requireOwnDirectory(path);
+    for (const shelf of ['plugins', 'extensions', 'set-aside'])
+        requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
+    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
+        if (lstatIfPresentSync(path)?.isFile() === false)
+            throw inTheWay(path, 'a file');
+    }
+}
+/** Does the same as `requireOwnKinds` for one directory. */
+function requireOwnDirectory(path) {
+    if (lstatIfPresentSync(path)?.isDirectory() === false)
+        throw inTheWay(path, 'a directory');
+}
+function inTheWay(path, expected) {
+    return new DeploymentError('host_not_writable', `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`);
+}
+/**
+ * Returns which users other than root and this one own or can write to a path, and the fix. Returns undefined if there
+ * are no such users.
+ */
+function exposureOf({ path, stat, isForeign, isOpen }, us) {
+    if (!isForeign && !isOpen)
+        return undefined;
+    const writers = isOpen ? otherWriters(stat) : [];
+    const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []];
     return {
-        get current() {
-            return current;
-        },
-        history,
-        enter(state) {
-            if (!transitions[current].includes(state))
-                throw new Error(`No transition from ${current} to ${state}.`);
-            current = state;
-            const change = { state, at: now().toISOString() };
-            history.push(change);
-            return change;
+        path,
+        who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
+        fix: fixes.flat().join(' && '),
+        isPublic: isOpen && isSticky(stat),
+    };
+}
+/** Names the path and the users who can write or replace it. */
+function describeExposure({ path, who }) {
+    return `${quote(path)} can be written or replaced by ${who}`;
+}
+/** Returns the error that names every exposure and says how to close it. */
+function writable(exposures, { us, option }) {
+    const found = exposures.map(describeExposure).join(', and ');
+    const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
+    return new UntouchableHostError('unsafe_host', `Only ${deciders}, the user of this runner, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`);
+}
+function describeRemedy(exposures, option) {
+    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust these users`;
+    const open = exposures.find(({ isPublic }) => isPublic);
+    if (open !== undefined)
+        return `${quote(open.path)} is meant for all users, so use a directory below it${choice}`;
+    return `run ${exposures.map(({ fix }) => fix).join(' && ')}${choice}`;
+}
+/**
+ * Refuses a host because another user may have written below the project root, or because this could not be ruled out.
+ * In that case, nothing below the root may be read, written or run: no journal, lock, report, audit line or outbox. The
+ * outputs and the report to the hub still state the result.
+ */
+class UntouchableHostError extends DeploymentError {
+    name = 'UntouchableHostError';
+    /** The message without the sentence that nothing was changed. */
+    reason;
+    constructor(code, message, options = {}) {
+        super(code, `${asSentence(message)} No plugin or service below project-root was changed.`, options);
+        this.reason = asSentence(message);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/bytes.js
+const KIBIBYTE = 1024;
+const bytes_UNITS = [
+    ['GiB', KIBIBYTE ** 3],
+    ['MiB', KIBIBYTE ** 2],
+    ['KiB', KIBIBYTE],
+];
+/**
+ * Formats the free and the needed bytes for people. Both have the unit that suits the needed bytes, and at most one
+ * decimal. The free bytes are rounded down and the needed bytes up, so that the two never read the same.
+ */
+function byteShortage(freeBytes, neededBytes) {
+    const [unit, size] = bytes_UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
+    const tenths = size / 10;
+    return {
+        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
+        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
+    };
+}
+const POINTER_BYTES = 8;
+/** V8 keeps a larger array elsewhere, and allocating one there takes longer. */
+const MAX_ARRAY_BYTES = 64 * 1024;
+/** The array that `weighOnHeap` allocated last. All earlier ones are garbage. */
+const last = [];
+/**
+ * Allocates as many bytes on V8's heap as a chunk has, only to cause garbage collections. The memory of a chunk that
+ * Node.js has received or unpacked is not on that heap, but is freed only by a collection, and little else causes one.
+ * Without this function, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
+ * Each new chunk then takes memory that the system must first provide, and that is not in the processor's cache. V8
+ * does notice such piles, but then collects its whole heap, not only its young objects.
+ */
+function weighOnHeap(chunk) {
+    for (let left = chunk.length; left > 0; left -= MAX_ARRAY_BYTES) {
+        // Otherwise, a collection that the new array causes would copy the old array and count it as surviving memory.
+        last.length = 0;
+        last[0] = Array(Math.ceil(Math.min(left, MAX_ARRAY_BYTES) / POINTER_BYTES));
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/space.js
+
+
+
+
+/** Inodes for the journal, the reports and the other records of a deployment. */
+const OWN_INODES = 16;
+/** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
+const MAX_BLOCK_BYTES = 4096;
+/**
+ * Throws DeploymentError `disk_full` unless the file system of the directory has room for everything: whole blocks, and
+ * inodes if their number is fixed. Blocks that are reserved for root count as used. The error says what is needed, what
+ * is free, and what to do.
+ */
+function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_namespaceObject.statfsSync) {
+    const { bavail, bsize, files, ffree } = readFree(path);
+    const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
+    if (bavail * bsize < bytes)
+        throw outOfSpace(path, byteShortage(bavail * bsize, bytes));
+    // A file system that makes inodes as needed reports none.
+    if (files > 0 && ffree < inodes)
+        throw outOfInodes(path, { free: ffree, needed: inodes });
+}
+/**
+ * True if there is room for this many entries with this many bytes in total, however the bytes are divided among them.
+ */
+function hasSpaceForAny(path, { bytes, entries }, readFree = external_node_fs_namespaceObject.statfsSync) {
+    const { bavail, bsize, files, ffree } = readFree(path);
+    const hasBytes = bavail * bsize >= bytes + entries * MAX_BLOCK_BYTES;
+    return hasBytes && (files === 0 || ffree >= entries + OWN_INODES);
+}
+function bytesOnDisk(sizes, blockBytes) {
+    let blocks = 0;
+    for (const size of sizes)
+        blocks += Math.ceil(size / blockBytes);
+    return blocks * blockBytes;
+}
+function outOfSpace(path, { free, needed }) {
+    return new DeploymentError('disk_full', `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`);
+}
+function outOfInodes(path, { free, needed }) {
+    return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
+}
+/**
+ * Returns the mount points at or below a path, including bind mounts, in the order in which the system lists them.
+ * Resolves symlinks in the path's parents, but not in its last component. Returns an empty list if the system does not
+ * list its mounts.
+ */
+function mountPointsIn(path) {
+    const mountPoints = readMountPoints();
+    if (mountPoints.length === 0)
+        return [];
+    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
+    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
+}
+/**
+ * Parses the mount points in the text of `/proc/self/mountinfo`, which writes some bytes in octal. Omits deleted mount
+ * points.
+ */
+function parseMountPoints(text) {
+    const lines = text.toString('latin1').split('\n');
+    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
+    return points.filter(point => !point.endsWith('//deleted')).map(space_decode);
+}
+function space_decode(point) {
+    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
+    return Buffer.from(bytes, 'latin1').toString('utf8');
+}
+function readMountPoints() {
+    try {
+        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/snapshots.js
+
+
+
+
+
+
+
+/**
+ * Returns the name of the next snapshot in the folder of a place. The name consists of the number after the highest one
+ * in the folder or on record, a hyphen, and the version or `unknown`.
+ */
+function nextSnapshotName(folder, version, recorded = []) {
+    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
+    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
+    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
+    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
+}
+/**
+ * Returns the recorded snapshots that still exist in the folder of a place, with those of their kept paths that exist.
+ */
+function existingSnapshots(folder, rows) {
+    return rows.flatMap(({ kept_paths: kept, ...row }) => {
+        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
+        if (!pathExistsSync(path))
+            return [];
+        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
+    });
+}
+/** Returns the row with these kept paths, or the row itself if there are none. */
+function withKeptPaths(row, keptPaths) {
+    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
+}
+/** True if a snapshot must not be pruned, because nobody could fetch its content again. */
+function isIrreplaceable(row) {
+    return row.artifact_sha256 === null || row.kept_paths !== undefined;
+}
+/**
+ * Chooses the snapshots to keep. Of the snapshots without changes made on this host, keeps the newest `limit`, but at
+ * least one (the last good version). Of those with such changes, also keeps the newest `limit`, but at least one. Keeps
+ * every snapshot whose content nobody could fetch again, because we did not install it or because it contains kept
+ * paths.
+ */
+function chooseRetained(rows, limit) {
+    const newestOf = (some) => some.slice(-Math.max(limit, 1));
+    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
+    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
+    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
+}
+/** True if a snapshot contains a version as it was installed, without later changes on this host. */
+function isGenuine({ modified }) {
+    return modified === undefined;
+}
+function snapshots_listNames(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+/** Returns all paths in these lists, in order and without duplicates. */
+function uniteKeepPaths(...lists) {
+    return [...new Set(lists.flatMap(list => list ?? []))];
+}
+/**
+ * Returns the keep-paths that exist in a tree, except those inside another keep-path. Throws DeploymentError
+ * `step_failed` if one of these paths cannot be moved to the staged tree, because in one of the two trees, a parent of
+ * the path is not a directory.
+ */
+function findKeptPaths(tree, staged) {
+    const kept = findMovablePaths(tree);
+    for (const path of kept)
+        requireRealParents(staged, path);
+    return kept;
+}
+/** Does the same as `findKeptPaths`, but checks only the tree itself. */
+function findMovablePaths({ root, keepPaths }) {
+    const kept = presentPaths(root, keepPaths);
+    for (const path of kept)
+        requireRealParents(root, path);
+    return kept;
+}
+/** Returns the paths that exist in a directory, except any that is inside another of these paths. */
+function presentPaths(root, paths) {
+    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
+}
+/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
+async function dropShipped(staged, kept) {
+    const shipped = [];
+    for (const path of kept) {
+        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
+            continue;
+        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
+        shipped.push(path);
+    }
+    return shipped;
+}
+function outermost(paths) {
+    const unique = [...new Set(paths)];
+    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
+}
+function requireRealParents(root, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 0; depth <= parts.length; depth++) {
+        const parent = parts.slice(0, depth).join('/');
+        const stat = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, parent));
+        if (stat === undefined)
+            return;
+        if (!stat.isDirectory())
+            throw unkeepable(root, { path, parent });
+    }
+}
+function unkeepable(root, { path, parent }) {
+    const advice = parent === ''
+        ? `${root} is not a directory. Replace it with a directory, or remove it.`
+        : `its parent ${parent} is not a directory in ${root}. Add ${parent} to keep-paths.`;
+    return new DeploymentError('step_failed', `The kept path ${path} cannot be moved to another version: ${advice}`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/switchable.js
+
+
+
+
+
+
+
+
+
+/**
+ * A directory of this name is always in the target of the renames that must fail, so that the target is never empty.
+ */
+const FULL = 'full';
+/** The maximum number of names in one message. */
+const MAX_NAMED = 5;
+const OVERLAY_MAGIC = 0x794c7630;
+/**
+ * Checks that the content of a place can be switched by renames. The content must neither be nor contain a mount point,
+ * and the system must let this run move the content and the kept paths in it. Leaves the content where it is.
+ *
+ * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
+ * or if the check moved a path and could not move it back.
+ */
+function requireSwitchable({ layout, keepPaths }, place) {
+    requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
+}
+/**
+ * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths will return.
+ */
+function requireMovableTree(layout, { root, keepPaths }) {
+    if (!pathExistsSync(root))
+        return;
+    requireNoMountPoint(root);
+    const paths = ['', ...presentPaths(root, keepPaths)];
+    for (const path of paths)
+        requireMovable({ root, path }, irreplaceable(layout));
+}
+/**
+ * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
+ * even two mounts of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
+ */
+function requireOneMount(layout, { shelf, directory }) {
+    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
+    const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
+    for (const folder of [layout.staging, snapshots]) {
+        if (switchable_mountOf(path) === switchable_mountOf(folder))
+            continue;
+        throw new DeploymentError('host_not_writable', `${path} is on a different file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
+    }
+}
+function requireNoMountPoint(root) {
+    const [point] = mountPointsIn(root);
+    if (point === undefined)
+        return;
+    const remedy = point === root
+        ? 'Mount the volume elsewhere.'
+        : `Mount the volume elsewhere, make the path in ${root} a symlink to it, and add that path to keep-paths.`;
+    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment must move: the mounted volume would move, too. ${root} was not moved. ${remedy}`);
+}
+/**
+ * Checks, with a rename that must fail, that a path can be moved. The rename fails because no directory can replace a
+ * directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
+ * that the target is not empty, or is a directory. Otherwise, the system reports why the path cannot be moved.
+ */
+function requireMovable(moved, target) {
+    const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(path, target);
+    }
+    catch (error) {
+        const reason = whyUnmovable(moved, errnoOf(error));
+        if (reason !== undefined)
+            throw new DeploymentError('unsafe_host', reason, { cause: error });
+        return;
+    }
+    // On a file system that follows POSIX, the code below is reached only if another process has emptied the target.
+    moveBack(target, path);
+    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back. Find the program that empties or removes directories in ${(0,external_node_path_namespaceObject.dirname)(target)}, and exclude ${(0,external_node_path_namespaceObject.dirname)(target)} from it; if no program does that, put project-root on another file system.`);
+}
+function moveBack(from, path) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(from, path);
+    }
+    catch (error) {
+        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Move it back by hand: mv -T ${from} ${path}`, { cause: error });
+    }
+}
+function whyUnmovable({ root, path }, errno) {
+    const full = (0,external_node_path_namespaceObject.join)(root, path);
+    switch (errno) {
+        case 'EXDEV':
+            return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
+                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). It was not moved. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
+                : `${full} cannot be moved within project-root by a rename (EXDEV), but a deployment must move it. It was not moved. If a symlink in its path leads to another file system, add the symlink to keep-paths; otherwise, put project-root on another file system.`;
+        case 'EBUSY':
+            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. It stays where it is. Unmount it, or put the data elsewhere and make the path a symlink to the data.`;
+        case 'EACCES':
+        case 'EPERM':
+            return `This runner (uid ${process.getuid?.()}) is not allowed to move ${full}${switchable_ownerOf(full)} (${errno}), but a deployment must move it. It stays where it is. ${grantFor({ root, path })}`;
+        default:
+            return undefined;
+    }
+}
+function switchable_ownerOf(path) {
+    const found = lstatIfPresentSync(path);
+    return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
+}
+/** Moving a directory requires write access to the directory and to its parent. */
+function grantFor({ root, path }) {
+    const full = (0,external_node_path_namespaceObject.join)(root, path);
+    const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
+    const lacking = needed.filter(directory => !isWritable(directory));
+    if (lacking.length > 0)
+        return `Grant write access: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
+    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable attribute (chattr -i), or make the runner's user the owner of the path (chown).`;
+}
+function isWritable(path) {
+    try {
+        (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+/**
+ * Returns a directory that no rename can replace, because it is never empty. Several runs can therefore use it without
+ * a lock. The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
+ */
+function irreplaceable(layout) {
+    const renameProbe = renameProbePath(layout);
+    (0,external_node_fs_namespaceObject.mkdirSync)(renameProbe, { recursive: true, mode: 0o700 });
+    requireNothingStranded(layout);
+    if ((0,external_node_fs_namespaceObject.readdirSync)(renameProbe).length === 0)
+        (0,external_node_fs_namespaceObject.mkdirSync)((0,external_node_path_namespaceObject.join)(renameProbe, FULL), { recursive: true, mode: 0o700 });
+    return renameProbe;
+}
+/**
+ * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
+ * `full`. In that case, a rename may have put another directory where the target was, in a run that was killed or could
+ * not move that directory back.
+ */
+function requireNothingStranded(layout) {
+    const names = strandedNames(layout);
+    if (names.length === 0)
+        return;
+    throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain only ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. The directory itself, or an entry in it, may be a plugin, service or kept path that was moved there. Nothing was installed. Move that plugin, service or kept path back to its place by hand, or, if there is none, remove these entries; then run again.`);
+}
+/**
+ * Returns the names of the entries in the target of the renames that must fail, except `full`. If there are any, the
+ * target may be a directory of this host that is missing from its place.
+ */
+function strandedNames(layout) {
+    const renameProbe = renameProbePath(layout);
+    const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false;
+    return isDirectory ? (0,external_node_fs_namespaceObject.readdirSync)(renameProbe).filter(name => name !== FULL) : [];
+}
+function switchable_mountOf(path) {
+    return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
+}
+/** Returns the real path of a directory below the root, even if its last directories do not exist yet. */
+function realDirectory({ root }, directory) {
+    const path = (0,external_node_path_namespaceObject.join)(root, directory);
+    const nearest = nearestDirectory(path);
+    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
+}
+/** Does the same as `realDirectory`, but returns undefined if the path leads nowhere. */
+function findRealDirectory(layout, directory) {
+    try {
+        return realDirectory(layout, directory);
+    }
+    catch (error) {
+        if (isAbsent(error) || errnoOf(error) === 'ELOOP')
+            return undefined;
+        throw error;
+    }
+}
+/**
+ * Returns the path itself if anything is there, else the nearest existing path above it, in which the path will be
+ * created.
+ */
+function nearestDirectory(path) {
+    return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+
+;// CONCATENATED MODULE: ./build/install/host/readiness.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** Space for our own records. The space for the artifact is checked once its listing is known. */
+const MIN_FREE_BYTES = 1024 * 1024;
+/**
+ * Checks a project root without creating anything. A missing root passes. Returns one sentence for each risk that the
+ * operator accepts. Throws as `requireSafeHost` and `requireOwnKinds` do, or DeploymentError `host_not_writable` if the
+ * root is not a directory.
+ */
+function checkRoot(access) {
+    const { layout } = access;
+    const accepted = requireSafeHost(access);
+    try {
+        if (statIfPresentSync(layout.root)?.isDirectory() === false)
+            throw notADirectory(layout.root);
+        requireOwnKinds(layout);
+        return accepted;
+    }
+    catch (error) {
+        throw unusableRoot(toHostError(error, `checking ${layout.own}`));
+    }
+}
+/**
+ * Prepares a project root for its lock. Creates the root, if its parent exists, and `.hub-deploy/` with its folders,
+ * which only this user can access (0700). Touches nothing if `checkRoot` refuses the host. Throws as `checkRoot` does,
+ * or DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function prepareHost(access, log) {
+    const { layout } = access;
+    checkRoot(access);
+    try {
+        requireRoot(layout.root, log);
+        warnOfOuterRoot(layout, log);
+        await makePrivateDirectories(layout.own);
+        // Checked again, because another user may meanwhile have created folders that did not exist before.
+        requireSafeHost(access);
+        requireOwnKinds(layout);
+        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
+        keepReserve(layout);
+    }
+    catch (error) {
+        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
+    }
+}
+/**
+ * Checks in advance that this run can switch versions in a place. The place's shelf must pass `checkShelf`, and this
+ * run must be able to move the place's current content. Throws as `checkShelf` and `requireSwitchable` do. Also throws
+ * DeploymentError `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the
+ * current content is a directory that this user cannot write to.
+ */
+function checkHost(host, place) {
+    const { layout } = host;
+    checkShelf(layout, place);
+    const path = installPath(layout, place);
+    try {
+        requireOwnDirectory(snapshotsPath(layout, place));
+        readiness_requireMovable(path);
+        requireSwitchable(host, place);
+    }
+    catch (error) {
+        throw toHostError(error, `checking ${path}`);
+    }
+}
+/** Calls `checkHost` for the current place and the target of a part, but only once if they are the same place. */
+function checkPlaces(host, present, target) {
+    if (installPath(host.layout, present) !== installPath(host.layout, target))
+        checkHost(host, present);
+    checkHost(host, target);
+}
+/**
+ * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
+ * switches versions. Also checks that there is space for this action's own records.
+ *
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error. Also throws
+ * as `openDirectorySync` does.
+ */
+function checkShelf(layout, shelf) {
+    try {
+        requireWritableShelf(layout, shelf);
+        requireOneMount(layout, shelf);
+    }
+    catch (error) {
+        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf.directory)}`);
+    }
+    requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
+}
+/** Turns `step_failed` into `host_not_writable`, because no step has begun and the operator must correct the root. */
+function unusableRoot(error) {
+    if (error.code !== 'step_failed')
+        return error;
+    return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
+        cause: error,
+    });
+}
+function notADirectory(root) {
+    return new DeploymentError('host_not_writable', `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`);
+}
+function requireRoot(root, log) {
+    if (statIfPresentSync(root) !== undefined)
+        return;
+    if (makeRoot(root))
+        log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
+    else if (statIfPresentSync(root) === undefined)
+        throw leadsNowhere(`project-root ${root}`);
+}
+/**
+ * Warns if a root without deployments is directly inside a root with deployments: the operator may have chosen the
+ * inner one by mistake.
+ */
+function warnOfOuterRoot({ root, own }, log) {
+    const outer = (0,external_node_path_namespaceObject.dirname)(root);
+    const isNested = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(outer, (0,external_node_path_namespaceObject.basename)(own)))?.isDirectory() === true;
+    if (!isNested || lstatIfPresentSync(own) !== undefined)
+        return;
+    log.warning(`project-root ${root} has no deployments yet, but it is inside the project root ${outer}, which has deployments. If you mean ${outer}, correct project-root, and remove everything that this run installs in ${root}.`);
+}
+/** Returns false if the root has just been created by another run, or is a symlink that leads nowhere. */
+function makeRoot(root) {
+    try {
+        makeOpenDirectorySync(root);
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        if (errnoOf(error) !== 'ENOENT')
+            throw error;
+        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`);
+    }
+}
+/** Moving a directory to another parent requires write access to the directory itself. */
+function readiness_requireMovable(place) {
+    const found = lstatIfPresentSync(place);
+    if (found?.isDirectory())
+        (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+}
+/** Checks the nearest existing directory, in which a missing shelf will be created. */
+function requireWritableShelf(layout, { directory }) {
+    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
+    const found = statIfPresentSync(path);
+    if (found === undefined)
+        throw leadsNowhere(path);
+    if (!found.isDirectory())
+        throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
+    (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+}
+function leadsNowhere(path) {
+    return new DeploymentError('host_not_writable', `${path} is a symlink to a directory that does not exist. Correct the symlink, or mount or create that directory.`);
+}
+function statIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.statSync)(path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+/** Enough for a lock, the records of a recovery and a report. */
+const RESERVE_BYTES = 64 * 1024;
+/**
+ * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
+ */
+function keepReserve(layout) {
+    if (pathExistsSync(reservePath(layout)))
+        return;
+    try {
+        // Random, because a file system could compress anything else to nothing.
+        (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
+    }
+    catch {
+        tryUnlinkSync(reservePath(layout));
+    }
+}
+/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
+function spendReserve(layout) {
+    return tryUnlinkSync(reservePath(layout));
+}
+
+;// CONCATENATED MODULE: ./build/install/journal/facts.js
+
+
+
+
+
+
+/** The workflow run that deploys, from `GITHUB_*`; its fields are null outside a workflow. */
+const workflowRunSchema = schemas_lazy(() => object({
+    workflow: nullable(schemas_string()),
+    run_id: nullable(schemas_string()),
+    run_attempt: nullable(schemas_string()),
+    job: nullable(schemas_string()),
+    actor: nullable(schemas_string()),
+    url: nullable(schemas_string()),
+}));
+/**
+ * The differences between an installed part and the version that was installed; paths are relative to the part's
+ * directory.
+ */
+const driftEntrySchema = schemas_lazy(() => object({
+    shelf: schemas_enum(['plugins', 'extensions']),
+    id: idSchema,
+    /** The directory of plugins that contained the part; absent for `plugins` and for an extension. */
+    directory: exactOptional(pluginsDirectorySchema),
+    version: nullable(schemas_string()),
+    added: array(schemas_string()),
+    removed: array(schemas_string()),
+    changed: array(schemas_string()),
+    /** The state of the place if it contained no directory; in that case, no path is listed. */
+    instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
+    /** After a successful deployment: the path of the snapshot with the modified tree, relative to the project root. */
+    snapshot: exactOptional(schemas_string()),
+    /** False if the part could not be compared, for example because it has no record; absent otherwise. */
+    compared: exactOptional(literal(false)),
+    /** The number of further paths; absent if all are listed. */
+    omitted: exactOptional(schemas_int().check(_positive())),
+    /** More files were added than `added` and `omitted` count; absent otherwise. */
+    uncounted: exactOptional(literal(true)),
+}));
+/**
+ * The facts of a deployment, as the journal and the local report contain them; an unknown fact is null or absent.
+ * Facts marked "only in the journal" are for the log and the summary, and are not in the local report.
+ */
+const deploymentFactsSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    contract: schemas_enum(['marketplace', 'project']),
+    /** Null for a project, which may contain both kinds. */
+    kind: nullable(kindSchema),
+    /** For a project, its id. */
+    slug: nullable(union([slugSchema, projectIdSchema])),
+    id: nullable(idSchema),
+    /**
+     * The directory of plugins that contains the part; absent for `plugins`, a service, a project, and while it is not
+     * known.
+     */
+    directory: exactOptional(pluginsDirectorySchema),
+    requested_version: nullable(schemas_string()),
+    version: nullable(schemas_string()),
+    version_source: nullable(schemas_string()),
+    previous_version: nullable(schemas_string()),
+    artifact_sha256: nullable(sha256Schema),
+    artifact_size: nullable(schemas_number()),
+    repo: nullable(schemas_string()),
+    /**
+     * Only for a rollback that an operator requested: the version that the rollback replaces; null until that version
+     * is known.
+     */
+    rollback_of: exactOptional(nullable(schemas_string())),
+    /** Only for a requested rollback: the restored tree had been changed on the host, so no artifact matches it. */
+    modified: exactOptional(literal(true)),
+    /** The plugins that a project installs, once they are known. */
+    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
+    /** The sources of the parts that a project only names, with the name of each part: `plugins/pay`, for example. */
+    sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
+    /** The pinned key that signed a project: base64 of the 32 bytes. */
+    signer_public_key: exactOptional(schemas_string()),
+    /** The parts whose files, before the deployment, differed from what was installed; absent if that is not known. */
+    drift: exactOptional(array(driftEntrySchema)),
+    /** The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal. */
+    previous_sha256: exactOptional(sha256Schema),
+    /** The artifact's signature is valid; absent otherwise. Only in the journal. */
+    signature_valid: exactOptional(literal(true)),
+    /** The place contains files that this action did not install; absent otherwise. Only in the journal. */
+    unrecorded: exactOptional(literal(true)),
+    /** How long this run waited in the state `pending` for another run to leave the host, and for which run. */
+    waited: exactOptional(object({ duration_ms: schemas_number(), for: schemas_string() })),
+    host_id: schemas_string(),
+    started_at: timeSchema,
+    run: workflowRunSchema,
+}));
+function flowOf({ contract, rollback_of: replaced }) {
+    return replaced === undefined ? contract : 'rollback';
+}
+const stateEntrySchema = strictObject({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
+const stepEntrySchema = strictObject({
+    id: schemas_string(),
+    action: schemas_string(),
+    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
+    duration_ms: schemas_number(),
+    error: nullable(schemas_string()),
+    /** The result in a few words. Only in the journal. */
+    did: exactOptional(schemas_string()),
+    /** Only for a health check: the ids of the parts whose service or check it examined. Only in the journal. */
+    checked: exactOptional(array(schemas_string())),
+});
+const rollbackSchema = schemas_lazy(() => object({
+    /** Whether every change was undone. */
+    restored: schemas_boolean(),
+    /** The problems that remain, one sentence each. */
+    problems: array(schemas_string()),
+    /** Whether the restored trees match their records; null if that is not known. */
+    verified: nullable(schemas_boolean()),
+    /**
+     * Whether the old version is healthy again; null if it was not checked, for example because it was not running before.
+     */
+    healthy: nullable(schemas_boolean()),
+}));
+/** The end of a deployment, as the journal and the local report contain it. */
+const deploymentEndSchema = schemas_lazy(() => object({
+    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
+    changed: schemas_boolean(),
+    completed_at: timeSchema,
+    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
+    rollback: nullable(rollbackSchema),
+}));
+/** Builds an end at the given time, without a change, an error or a rollback unless `known` contains one. */
+function buildEnd(at, known) {
+    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
+}
+const MAX_NAMES = 20;
+/** Names the state of a place that contains no directory. */
+const INSTEAD_WORDS = {
+    nothing: 'missing',
+    symlink: 'a symlink instead of a directory',
+    file: 'a file instead of a directory',
+    other: 'not a directory',
+};
+/** Returns the install path of an entry's part, relative to the project root. */
+function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
+    return placePath({ shelf, id, directory });
+}
+/**
+ * Lists up to 20 of the files that differ, each with its part and its difference. `more` counts the rest in words, and
+ * is empty if all are listed.
+ */
+function listDrift(entries) {
+    const all = entries.flatMap(entry => {
+        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
+        if (entry.instead !== undefined)
+            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
+        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
+    });
+    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
+    const names = all.slice(0, MAX_NAMES);
+    const count = all.length - names.length + omitted;
+    const least = entries.some(({ uncounted }) => uncounted) ? 'at least ' : '';
+    return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' };
+}
+/**
+ * Names the run that a journal or report is about, without an article: `deployment of greeter 2.0.0`, or `rollback of
+ * greeter to 1.0.0`. Leaves out what is not known.
+ */
+function nameRun({ slug = null, id = null, version = null, rollback_of: replaced }) {
+    const kind = replaced === undefined ? 'deployment' : 'rollback';
+    const name = slug ?? id;
+    if (name === null)
+        return kind;
+    const to = replaced === undefined ? '' : 'to ';
+    return version === null ? `${kind} of ${name}` : `${kind} of ${name} ${to}${version}`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/kernel-lock.js
+
+
+
+/** The descriptor's number in the child, and the exit code of `flock` when another process has the lock. */
+const CHILD_DESCRIPTOR = 3;
+const EXIT_BUSY = 1;
+/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
+const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
+/**
+ * Tries once to lock a file. Creates the file if it is missing. The file must never be removed. `flock` (util-linux)
+ * locks a descriptor that this process keeps open, and then exits. Only `flock` inherits the descriptor, so the lock
+ * ends with this process, however this process ends. Throws the system's error, the signal's reason, or DeploymentError
+ * `unsafe_host` if the path is not a regular file.
+ */
+async function tryKernelLock(request) {
+    const { path } = request;
+    const fd = openRegularFileSync(path);
+    let attempt = 'busy';
+    try {
+        const answer = await flock(fd, request);
+        if (answer !== 'held')
+            attempt = answer;
+        else if (isFileAt(path, fd))
+            attempt = lockOf(fd);
+        return attempt;
+    }
+    finally {
+        if (typeof attempt === 'string')
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/**
+ * Returns the inode of a lock file that no process has locked. To find out, takes a shared lock for an instant. Returns
+ * undefined if a process has locked the file, if the file was replaced meanwhile, or if its state cannot be determined.
+ * Writes nothing, and does not create a missing file. Throws only the signal's reason.
+ */
+async function readFreeKernelLock(request) {
+    let fd;
+    try {
+        fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
+        return isFree && isFileAt(request.path, fd) ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
+    }
+    catch {
+        request.signal?.throwIfAborted();
+        return undefined;
+    }
+    finally {
+        if (fd !== undefined)
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function lockOf(fd) {
+    let isOpen = true;
+    return {
+        id: String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino),
+        release() {
+            if (isOpen)
+                (0,external_node_fs_namespaceObject.closeSync)(fd);
+            isOpen = false;
         },
     };
 }
 /**
- * Returns the shortest path through the table: the states after `from`, up to and including `to`. The path is empty if
- * the two are the same state, or if no path leads from `from` to `to`.
+ * True if a path is on a file system that no two machines can use at once. On other file systems (network file systems,
+ * folders that a virtual machine shares with its host), each machine may keep its locks to itself.
  */
-function statesBetween(transitions, from, to) {
-    const ways = new Map([[from, []]]);
-    for (const [state, way] of ways) {
-        for (const next of statesAfter(transitions, state) ?? [])
-            if (!ways.has(next))
-                ways.set(next, [...way, next]);
-    }
-    return ways.get(to) ?? [];
+function isOnOneMachine(path) {
+    return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
 }
-/** Returns undefined for a state that the table does not have, whatever its name: journals contain foreign names. */
-function statesAfter(transitions, state) {
-    return Object.hasOwn(transitions, state) ? transitions[state] : undefined;
+/** The kernel's magic numbers (linux/magic.h). */
+const ONE_MACHINE_FILE_SYSTEMS = new Set([
+    0xef53, // ext2, ext3, ext4
+    0x58465342, // xfs
+    0x9123683e, // btrfs
+    0x2fc12fc1, // zfs
+    0xf2f52010, // f2fs
+    0xca451a4e, // bcachefs
+    0x794c7630, // overlay
+    0x01021994, // tmpfs
+]);
+/** Opens the file for writing, because network file systems require that for a lock. */
+function openRegularFileSync(path) {
+    const fd = openForLockingSync(path);
+    if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
+        return fd;
+    (0,external_node_fs_namespaceObject.closeSync)(fd);
+    throw notAFile(path);
 }
-/** Returns the outcome for a report to the hub. `interrupted` and `inconsistent` become `failed`. */
-function reportStatusOf(outcome) {
-    switch (outcome) {
-        case 'success':
-            return 'success';
-        case 'rolled_back':
-            return 'rolled_back';
-        case 'failed':
-        case 'interrupted':
-        case 'inconsistent':
-            return 'failed';
+function openForLockingSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK, 0o600);
     }
+    catch (error) {
+        throw toOpenError(path, error);
+    }
+}
+async function flock(fd, { timeoutMs, signal, isShared = false }) {
+    const end = await runChild({
+        command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
+        env: allowedEnvironment({ LC_ALL: 'C' }),
+        timeoutMs,
+        signal,
+        isSilent: true,
+        descriptor: fd,
+    });
+    if (end.kind !== 'exited')
+        return 'unavailable';
+    if (end.code === 0)
+        return 'held';
+    return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
+}
+/** A lock on a file that has since been removed excludes nobody. */
+function isFileAt(path, fd) {
+    const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+    const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
+    return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
+}
+/**
+ * Returns the error for a path of the lock that is not the expected kind of file: only this action writes there, so
+ * another program or user interfered.
+ */
+function notAFile(path, expected = 'a regular file') {
+    return new DeploymentError('unsafe_host', `${path} is not ${expected}, but this action keeps its lock there. Find out which program or user put it there, and remove it while no deployment runs.`);
+}
+/**
+ * Returns `notAFile` if an `open` that follows no symlinks failed because the path is not a regular file. Otherwise
+ * returns the error unchanged.
+ */
+function toOpenError(path, error) {
+    return kernel_lock_NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
+}
+/** The codes for a symlink, a directory, a socket, and a device without a driver. */
+const kernel_lock_NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
+
+;// CONCATENATED MODULE: external "node:os"
+const external_node_os_namespaceObject = require("node:os");
+;// CONCATENATED MODULE: ./build/install/host/process-identity.js
+
+
+function readOwnIdentity() {
+    return {
+        pid: process.pid,
+        start_time: readStartTime(process.pid) ?? null,
+        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        machine_id: orNull(readMachineId),
+        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
+        hostname: (0,external_node_os_namespaceObject.hostname)(),
+    };
+}
+/**
+ * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
+ * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
+ * Nor is a process in another pid namespace that was started since the last boot.
+ */
+function isProvablyDead(holder, own) {
+    if (holder.hostname !== own.hostname)
+        return false;
+    const isSameBoot = holder.boot_id === own.boot_id;
+    if (!isSameMachine(holder, own, isSameBoot))
+        return false;
+    if (!isSameBoot)
+        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
+    if (holder.pid_namespace !== own.pid_namespace)
+        return false;
+    if (!pidExists(holder.pid))
+        return true;
+    const startTime = readStartTime(holder.pid);
+    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+}
+function isSameMachine(holder, own, isSameBoot) {
+    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
+}
+/** True if a process with this pid exists now, even if this user may not signal it. */
+function pidExists(pid) {
+    try {
+        process.kill(pid, 0);
+        return true;
+    }
+    catch (error) {
+        return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    }
+}
+function orNull(read) {
+    try {
+        return read();
+    }
+    catch {
+        return null;
+    }
+}
+/** Throws if the file is missing, or contains no id yet (`uninitialized`). */
+function readMachineId() {
+    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
+    if (id === undefined)
+        throw new Error('no machine id');
+    return id;
+}
+/**
+ * Reads the start time, field 22 of /proc/<pid>/stat. Counts from the end of field 2, which may contain spaces and
+ * parentheses. A zombie counts as ended.
+ */
+function readStartTime(pid) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
+        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return fields[0] === 'Z' ? 'ended' : fields[19];
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/lock-file.js
+
+
+
+
+
+
+
+
+
+
+
+
+const MARK = '.takeover-';
+const MAX_BYTES = 64 * 1024;
+const ownSchema = object({
+    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
+    pid: schemas_int().check(_positive()),
+    start_time: nullable(schemas_string()),
+    boot_id: nullable(schemas_string()),
+    // Older versions of this action write neither of the next two fields.
+    machine_id: optional(nullable(schemas_string())),
+    kernel_lock: optional(nullable(schemas_string())),
+    pid_namespace: nullable(schemas_string()),
+    hostname: schemas_string(),
+    run_url: nullable(schemas_string()),
+    // Older versions of this action do not write this field either. It contains the name and version that the holder
+    // deploys, for messages.
+    deployment: optional(nullable(schemas_string())),
+    since: schemas_string(),
+});
+/**
+ * A holder on another host. Its lock file may be from another version of this action, so only the host's name is
+ * required.
+ */
+const foreignSchema = schemas_lazy(() => object({
+    id: schemas_catch(nullable(ownSchema.shape.id), null),
+    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
+    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
+    run_url: schemas_catch(nullable(schemas_string()), null),
+    deployment: schemas_catch(optional(nullable(schemas_string())), null),
+    since: schemas_catch(nullable(schemas_string()), null),
+}));
+/**
+ * Tries once to become the holder that the file at `path` names: creates the file, or takes it over if its holder is
+ * provably dead or its content is garbage. The loser of a race never harms the winner: only the process that created
+ * the one take-over mark of a dead holder may replace that holder's lock. Needs no hard links, and works between
+ * processes with and without a kernel lock.
+ */
+function tryTake(path, own) {
+    if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
+        return false;
+    // The order matters: a process that has not made its mark yet will read a complete file, and a process that has
+    // removed its mark has already replaced the file.
+    return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
+}
+/**
+ * Returns undefined if there is no file. Throws the system's error, or DeploymentError `unsafe_host` if the path is not
+ * a regular file of at most 64 KiB.
+ */
+function readLock(path) {
+    const text = readIfPresentSync(path);
+    if (text === undefined)
+        return undefined;
+    const holder = parseHolder(text);
+    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
+}
+/** Removes a lock, or a mark, if it belongs to this holder. */
+function release(path, id) {
+    if (readLock(path)?.id === id)
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+}
+/**
+ * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace the lock.
+ * The caller has the lock. Leaves the files of processes that may be alive, for example on another host or in another
+ * pid namespace, and anything that is not a file. A file that cannot be removed is harmless; the next holder tries
+ * again.
+ */
+function removeDeadMarks(path, own) {
+    for (const name of namesNextTo(path, '.')) {
+        const found = tryReadLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        if (found !== undefined && isLeftOver(found, own))
+            tryUnlinkSync(found.path);
+    }
+}
+function describeHolder(holder) {
+    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
+    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
+    // Older versions of this action may have written an empty text.
+    const deployment = holder.deployment ? ` to deploy ${cleanForeignText(holder.deployment, 200)}` : '';
+    return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
+}
+/** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
+function tryCreate(path, own) {
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
+        try {
+            (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${JSON.stringify(own)}\n`);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+}
+function isOwnOrTakenOver(path, own) {
+    const found = readLock(path);
+    if (found === undefined)
+        return false;
+    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
+}
+/**
+ * The mark is itself a lock, named after the dead holder, so that contenders for the locks of different dead holders
+ * never meet. The mark of a contender that died is taken over in turn. Only the process with the mark may touch the
+ * lock of that dead holder.
+ */
+function takeOver(dead, own) {
+    const mark = `${dead.path}${MARK}${dead.id}`;
+    let isReplaced = false;
+    try {
+        isReplaced = tryTake(mark, own) && readLock(dead.path)?.id === dead.id;
+        if (isReplaced)
+            replace(dead.path, own);
+    }
+    catch (error) {
+        // The first error says what is wrong. If the mark stays, the next holder removes it.
+        if (tryReadLock(mark)?.id === own.id)
+            tryUnlinkSync(mark);
+        throw error;
+    }
+    release(mark, own.id);
+    return isReplaced;
+}
+function replace(path, own) {
+    const replacement = temporaryName(path);
+    try {
+        tryCreate(replacement, own);
+        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
+    }
+    finally {
+        tryUnlinkSync(replacement);
+    }
+}
+/**
+ * True if a live process may still replace the file, because that process read the file while it was half written and
+ * looked like garbage. Call this function only after the file is complete, when no process reads garbage anymore.
+ */
+function isBeingTakenOver(path, own) {
+    const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
+    return marks.some(name => {
+        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        return found !== undefined && !isAbandoned(found, own);
+    });
+}
+/**
+ * True if the holder of a lock has provably ended, judging by this process's identity and the kernel lock, or if the
+ * content of the lock is garbage.
+ */
+function isAbandoned({ path, holder }, own) {
+    if (holder === undefined)
+        return true;
+    // If only the host of a holder is known, the holder cannot be proved dead.
+    if (!('boot_id' in holder))
+        return false;
+    return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
+}
+/**
+ * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. In that
+ * case, the holder has ended.
+ */
+function isWithoutItsKernelLock(holder, own, path) {
+    if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
+        return false;
+    const isSame = (key) => own[key] !== null && holder[key] === own[key];
+    return isSame('boot_id') || isSame('machine_id') || isOnOneMachine((0,external_node_path_namespaceObject.dirname)(path));
+}
+function isLeftOver(found, own) {
+    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
+    if (writer === undefined || found.holder !== undefined)
+        return isAbandoned(found, own);
+    // Garbage may be a file that its process is still writing.
+    return !pidExists(writer);
+}
+function namesNextTo(path, suffix) {
+    return (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path)).filter(name => name.startsWith((0,external_node_path_namespaceObject.basename)(path) + suffix));
+}
+/** Does the same as `readLock`, but also returns undefined if the lock cannot be read. */
+function tryReadLock(path) {
+    try {
+        return readLock(path);
+    }
+    catch {
+        return undefined;
+    }
+}
+function readIfPresentSync(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            throw notAFile(path, `a regular file of at most ${MAX_BYTES / 1024} KiB`);
+        return text;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw toOpenError(path, error);
+    }
+}
+function parseHolder(text) {
+    try {
+        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/lock.js
+
+
+
+
+
+
+
+
+const POLL_MS = 250;
+const REPORT_EVERY_MS = 10_000;
+/**
+ * The name of a file that is never removed. It does not begin with the lock's name, because older versions of this
+ * action remove unknown files with that prefix.
+ */
+const KERNEL_LOCK = 'kernel-lock';
+/**
+ * Takes the lock of a project root. If another process has the lock, waits for up to `timeoutMs`. The lock consists of
+ * a kernel lock, which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or
+ * whose content is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
+ *
+ * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` as `tryKernelLock` and
+ * `readLock` do, or a system error as `toHostError` returns it. Throws the signal's reason once the signal is aborted.
+ */
+async function acquireLock(request, clock = systemClock) {
+    const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
+    try {
+        const holder = await waitForTurn(request, contender, clock);
+        removeDeadMarks(request.path, holder);
+        return { release: () => giveBack(request, contender) };
+    }
+    catch (error) {
+        giveBack({ path: request.path }, contender);
+        request.signal?.throwIfAborted();
+        throw toHostError(error, `taking the lock ${request.path}`);
+    }
+}
+/**
+ * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
+ * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and
+ * throws the signal's reason once the signal is aborted.
+ */
+async function describeLiveHolder(path, signal) {
+    const found = readLock(path);
+    if (found?.holder === undefined)
+        return undefined;
+    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
+    if (isAbandoned(found, own))
+        return undefined;
+    const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
+    const free = await readFreeKernelLock(probe);
+    return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
+}
+/**
+ * Describes the holder that the lock file of a project root names; if the file names none, or cannot be read, says how
+ * to find the holder. Never throws: the text is a part of messages about something else.
+ */
+function describeOther(path) {
+    const holder = tryReadLock(path)?.holder;
+    if (holder !== undefined)
+        return describeHolder(holder);
+    return `a process that has not identified itself has the lock ("fuser ${kernelLockOf(path)}" finds the process)`;
+}
+async function waitForTurn(request, contender, clock) {
+    const { path, runUrl, deployment, signal, identity = readOwnIdentity() } = request;
+    const deadline = clock.now() + request.timeoutMs;
+    const pause = startWaiting(request, contender, { clock, deadline });
+    for (;;) {
+        signal?.throwIfAborted();
+        if (contender.kernel === 'busy') {
+            const timeoutMs = answerTimeoutMs(deadline - clock.now());
+            contender.kernel = await tryKernelLock({ path: kernelLockOf(path), timeoutMs, signal });
+        }
+        const since = new Date().toISOString();
+        const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) };
+        const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since };
+        if (contender.kernel !== 'busy' && tryTake(path, own))
+            return own;
+        await pause();
+    }
+}
+/** Returns a function that waits until the next attempt. The returned function throws `locked` once no time is left. */
+function startWaiting(request, contender, { clock, deadline }) {
+    const { path, log, signal } = request;
+    let reportedAt = Number.NEGATIVE_INFINITY;
+    return async () => {
+        const now = clock.now();
+        if (now >= deadline)
+            throw lockedError(request, contender);
+        if (now - reportedAt >= REPORT_EVERY_MS) {
+            log(`Waiting for the lock of this host: ${describeOther(path)}. To go first, cancel that run.`);
+            reportedAt = now;
+        }
+        await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
+    };
+}
+function giveBack({ path, onLeft }, { id, kernel }) {
+    try {
+        try {
+            release(path, id);
+        }
+        finally {
+            if (typeof kernel === 'object')
+                kernel.release();
+        }
+    }
+    catch (error) {
+        onLeft?.(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
+    }
+}
+function lockedError({ path, timeoutMs }, { kernel }) {
+    const gone = kernel === 'busy' ? '' : ` If that process is gone for good, remove ${path}.`;
+    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds; in a post step, at most 5 s): ` +
+        `${describeOther(path)}. Wait for that deployment, or cancel it.${gone}`);
+}
+/** So that a wait ends at most one second after its deadline, even if `flock` hangs. */
+function answerTimeoutMs(leftMs) {
+    return Math.min(Math.max(leftMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
+}
+function lockedFileOf({ kernel }) {
+    return typeof kernel === 'object' ? kernel.id : null;
+}
+function kernelLockOf(path) {
+    return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
 }
 
 ;// CONCATENATED MODULE: ./build/install/changes/paths.js
@@ -19557,7 +21134,7 @@ function justDisappeared(path) {
  * the target. Does not throw for a tree that was to be installed, because the host does not run it. Does not throw for
  * a kept path that a process has removed, either: that path is lost, and no older move depends on it.
  */
-async function moveBack(root, move) {
+async function move_moveBack(root, move) {
     switch (await locate(root, move)) {
         case 'back':
             return { wasMade: false, setAside: [] };
@@ -19996,7 +21573,7 @@ async function undoChange(root, change) {
             await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
             return { wasMade: false, setAside: [] };
         case 'move':
-            return await moveBack(root, change);
+            return await move_moveBack(root, change);
         case 'create_file':
             return { wasMade: await removeCreated(root, change), setAside: [] };
     }
@@ -20136,1156 +21713,6 @@ function statEntry(folder, name) {
             return undefined;
         throw error;
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/kernel-lock.js
-
-
-
-/** The descriptor's number in the child, and the exit code of `flock` when another process has the lock. */
-const CHILD_DESCRIPTOR = 3;
-const EXIT_BUSY = 1;
-/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
-const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
-/**
- * Tries once to lock a file. Creates the file if it is missing. The file must never be removed. `flock` (util-linux)
- * locks a descriptor that this process keeps open, and then exits. Only `flock` inherits the descriptor, so the lock
- * ends with this process, however this process ends. Throws the system's error, the signal's reason, or DeploymentError
- * `unsafe_host` if the path is not a regular file.
- */
-async function tryKernelLock(request) {
-    const { path } = request;
-    const fd = openRegularFileSync(path);
-    let attempt = 'busy';
-    try {
-        const answer = await flock(fd, request);
-        if (answer !== 'held')
-            attempt = answer;
-        else if (isFileAt(path, fd))
-            attempt = lockOf(fd);
-        return attempt;
-    }
-    finally {
-        if (typeof attempt === 'string')
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/**
- * Returns the inode of a lock file that no process has locked. To find out, takes a shared lock for an instant. Returns
- * undefined if a process has locked the file, if the file was replaced meanwhile, or if its state cannot be determined.
- * Writes nothing, and does not create a missing file. Throws only the signal's reason.
- */
-async function readFreeKernelLock(request) {
-    let fd;
-    try {
-        fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-        const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
-        return isFree && isFileAt(request.path, fd) ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
-    }
-    catch {
-        request.signal?.throwIfAborted();
-        return undefined;
-    }
-    finally {
-        if (fd !== undefined)
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-function lockOf(fd) {
-    let isOpen = true;
-    return {
-        id: String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino),
-        release() {
-            if (isOpen)
-                (0,external_node_fs_namespaceObject.closeSync)(fd);
-            isOpen = false;
-        },
-    };
-}
-/**
- * True if a path is on a file system that no two machines can use at once. On other file systems (network file systems,
- * folders that a virtual machine shares with its host), each machine may keep its locks to itself.
- */
-function isOnOneMachine(path) {
-    return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
-}
-/** The kernel's magic numbers (linux/magic.h). */
-const ONE_MACHINE_FILE_SYSTEMS = new Set([
-    0xef53, // ext2, ext3, ext4
-    0x58465342, // xfs
-    0x9123683e, // btrfs
-    0x2fc12fc1, // zfs
-    0xf2f52010, // f2fs
-    0xca451a4e, // bcachefs
-    0x794c7630, // overlay
-    0x01021994, // tmpfs
-]);
-/** Opens the file for writing, because network file systems require that for a lock. */
-function openRegularFileSync(path) {
-    const fd = openForLockingSync(path);
-    if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
-        return fd;
-    (0,external_node_fs_namespaceObject.closeSync)(fd);
-    throw notAFile(path);
-}
-function openForLockingSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK, 0o600);
-    }
-    catch (error) {
-        throw toOpenError(path, error);
-    }
-}
-async function flock(fd, { timeoutMs, signal, isShared = false }) {
-    const end = await runChild({
-        command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
-        env: allowedEnvironment({ LC_ALL: 'C' }),
-        timeoutMs,
-        signal,
-        isSilent: true,
-        descriptor: fd,
-    });
-    if (end.kind !== 'exited')
-        return 'unavailable';
-    if (end.code === 0)
-        return 'held';
-    return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
-}
-/** A lock on a file that has since been removed excludes nobody. */
-function isFileAt(path, fd) {
-    const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-    const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
-    return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
-}
-/**
- * Returns the error for a path of the lock that is not the expected kind of file: only this action writes there, so
- * another program or user interfered.
- */
-function notAFile(path, expected = 'a regular file') {
-    return new DeploymentError('unsafe_host', `${path} is not ${expected}, but this action keeps its lock there. Find out which program or user put it there, and remove it while no deployment runs.`);
-}
-/**
- * Returns `notAFile` if an `open` that follows no symlinks failed because the path is not a regular file. Otherwise
- * returns the error unchanged.
- */
-function toOpenError(path, error) {
-    return kernel_lock_NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
-}
-/** The codes for a symlink, a directory, a socket, and a device without a driver. */
-const kernel_lock_NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
-
-;// CONCATENATED MODULE: external "node:os"
-const external_node_os_namespaceObject = require("node:os");
-;// CONCATENATED MODULE: ./build/install/host/process-identity.js
-
-
-function readOwnIdentity() {
-    return {
-        pid: process.pid,
-        start_time: readStartTime(process.pid) ?? null,
-        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
-        machine_id: orNull(readMachineId),
-        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
-        hostname: (0,external_node_os_namespaceObject.hostname)(),
-    };
-}
-/**
- * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
- * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
- * Nor is a process in another pid namespace that was started since the last boot.
- */
-function isProvablyDead(holder, own) {
-    if (holder.hostname !== own.hostname)
-        return false;
-    const isSameBoot = holder.boot_id === own.boot_id;
-    if (!isSameMachine(holder, own, isSameBoot))
-        return false;
-    if (!isSameBoot)
-        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
-    if (holder.pid_namespace !== own.pid_namespace)
-        return false;
-    if (!pidExists(holder.pid))
-        return true;
-    const startTime = readStartTime(holder.pid);
-    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
-}
-function isSameMachine(holder, own, isSameBoot) {
-    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
-}
-/** True if a process with this pid exists now, even if this user may not signal it. */
-function pidExists(pid) {
-    try {
-        process.kill(pid, 0);
-        return true;
-    }
-    catch (error) {
-        return error instanceof Error && 'code' in error && error.code === 'EPERM';
-    }
-}
-function orNull(read) {
-    try {
-        return read();
-    }
-    catch {
-        return null;
-    }
-}
-/** Throws if the file is missing, or contains no id yet (`uninitialized`). */
-function readMachineId() {
-    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
-    if (id === undefined)
-        throw new Error('no machine id');
-    return id;
-}
-/**
- * Reads the start time, field 22 of /proc/<pid>/stat. Counts from the end of field 2, which may contain spaces and
- * parentheses. A zombie counts as ended.
- */
-function readStartTime(pid) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
-        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-        return fields[0] === 'Z' ? 'ended' : fields[19];
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/lock-file.js
-
-
-
-
-
-
-
-
-
-
-
-
-const MARK = '.takeover-';
-const MAX_BYTES = 64 * 1024;
-const ownSchema = object({
-    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
-    pid: schemas_int().check(_positive()),
-    start_time: nullable(schemas_string()),
-    boot_id: nullable(schemas_string()),
-    // Older versions of this action write neither of the next two fields.
-    machine_id: optional(nullable(schemas_string())),
-    kernel_lock: optional(nullable(schemas_string())),
-    pid_namespace: nullable(schemas_string()),
-    hostname: schemas_string(),
-    run_url: nullable(schemas_string()),
-    // Older versions of this action do not write this field either. It contains the name and version that the holder
-    // deploys, for messages.
-    deployment: optional(nullable(schemas_string())),
-    since: schemas_string(),
-});
-/**
- * A holder on another host. Its lock file may be from another version of this action, so only the host's name is
- * required.
- */
-const foreignSchema = schemas_lazy(() => object({
-    id: schemas_catch(nullable(ownSchema.shape.id), null),
-    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
-    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
-    run_url: schemas_catch(nullable(schemas_string()), null),
-    deployment: schemas_catch(optional(nullable(schemas_string())), null),
-    since: schemas_catch(nullable(schemas_string()), null),
-}));
-/**
- * Tries once to become the holder that the file at `path` names: creates the file, or takes it over if its holder is
- * provably dead or its content is garbage. The loser of a race never harms the winner: only the process that created
- * the one take-over mark of a dead holder may replace that holder's lock. Needs no hard links, and works between
- * processes with and without a kernel lock.
- */
-function tryTake(path, own) {
-    if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
-        return false;
-    // The order matters: a process that has not made its mark yet will read a complete file, and a process that has
-    // removed its mark has already replaced the file.
-    return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
-}
-/**
- * Returns undefined if there is no file. Throws the system's error, or DeploymentError `unsafe_host` if the path is not
- * a regular file of at most 64 KiB.
- */
-function readLock(path) {
-    const text = readIfPresentSync(path);
-    if (text === undefined)
-        return undefined;
-    const holder = parseHolder(text);
-    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
-}
-/** Removes a lock, or a mark, if it belongs to this holder. */
-function release(path, id) {
-    if (readLock(path)?.id === id)
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
-}
-/**
- * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace the lock.
- * The caller has the lock. Leaves the files of processes that may be alive, for example on another host or in another
- * pid namespace, and anything that is not a file. A file that cannot be removed is harmless; the next holder tries
- * again.
- */
-function removeDeadMarks(path, own) {
-    for (const name of namesNextTo(path, '.')) {
-        const found = tryReadLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
-        if (found !== undefined && isLeftOver(found, own))
-            tryUnlinkSync(found.path);
-    }
-}
-function describeHolder(holder) {
-    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
-    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    // Older versions of this action may have written an empty text.
-    const deployment = holder.deployment ? ` to deploy ${cleanForeignText(holder.deployment, 200)}` : '';
-    return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
-}
-/** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
-function tryCreate(path, own) {
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
-        try {
-            (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${JSON.stringify(own)}\n`);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-}
-function isOwnOrTakenOver(path, own) {
-    const found = readLock(path);
-    if (found === undefined)
-        return false;
-    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
-}
-/**
- * The mark is itself a lock, named after the dead holder, so that contenders for the locks of different dead holders
- * never meet. The mark of a contender that died is taken over in turn. Only the process with the mark may touch the
- * lock of that dead holder.
- */
-function takeOver(dead, own) {
-    const mark = `${dead.path}${MARK}${dead.id}`;
-    try {
-        if (!tryTake(mark, own) || readLock(dead.path)?.id !== dead.id)
-            return false;
-        replace(dead.path, own);
-        return true;
-    }
-    finally {
-        release(mark, own.id);
-    }
-}
-function replace(path, own) {
-    const replacement = temporaryName(path);
-    try {
-        tryCreate(replacement, own);
-        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
-    }
-    finally {
-        tryUnlinkSync(replacement);
-    }
-}
-/**
- * True if a live process may still replace the file, because that process read the file while it was half written and
- * looked like garbage. Call this function only after the file is complete, when no process reads garbage anymore.
- */
-function isBeingTakenOver(path, own) {
-    const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
-    return marks.some(name => {
-        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
-        return found !== undefined && !isAbandoned(found, own);
-    });
-}
-/**
- * True if the holder of a lock has provably ended, judging by this process's identity and the kernel lock, or if the
- * content of the lock is garbage.
- */
-function isAbandoned({ path, holder }, own) {
-    if (holder === undefined)
-        return true;
-    // If only the host of a holder is known, the holder cannot be proved dead.
-    if (!('boot_id' in holder))
-        return false;
-    return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
-}
-/**
- * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. In that
- * case, the holder has ended.
- */
-function isWithoutItsKernelLock(holder, own, path) {
-    if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
-        return false;
-    const isSame = (key) => own[key] !== null && holder[key] === own[key];
-    return isSame('boot_id') || isSame('machine_id') || isOnOneMachine((0,external_node_path_namespaceObject.dirname)(path));
-}
-function isLeftOver(found, own) {
-    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
-    if (writer === undefined || found.holder !== undefined)
-        return isAbandoned(found, own);
-    // Garbage may be a file that its process is still writing.
-    return !pidExists(writer);
-}
-function namesNextTo(path, suffix) {
-    return (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path)).filter(name => name.startsWith((0,external_node_path_namespaceObject.basename)(path) + suffix));
-}
-function tryReadLock(path) {
-    try {
-        return readLock(path);
-    }
-    catch {
-        return undefined;
-    }
-}
-function readIfPresentSync(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text === undefined)
-            throw notAFile(path, `a regular file of at most ${MAX_BYTES / 1024} KiB`);
-        return text;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw toOpenError(path, error);
-    }
-}
-function parseHolder(text) {
-    try {
-        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/lock.js
-
-
-
-
-
-
-
-
-const POLL_MS = 250;
-const REPORT_EVERY_MS = 10_000;
-/**
- * The name of a file that is never removed. It does not begin with the lock's name, because older versions of this
- * action remove unknown files with that prefix.
- */
-const KERNEL_LOCK = 'kernel-lock';
-/**
- * Takes the lock of a project root. If another process has the lock, waits for up to `timeoutMs`. The lock consists of
- * a kernel lock, which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or
- * whose content is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
- *
- * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` as `tryKernelLock` and
- * `readLock` do, or a system error as `toHostError` returns it. Throws the signal's reason once the signal is aborted.
- */
-async function acquireLock(request, clock = systemClock) {
-    const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
-    try {
-        const holder = await waitForTurn(request, contender, clock);
-        removeDeadMarks(request.path, holder);
-        return { release: () => giveBack(request, contender) };
-    }
-    catch (error) {
-        giveBack({ ...request, log: () => { } }, contender);
-        request.signal?.throwIfAborted();
-        throw toHostError(error, `taking the lock ${request.path}`);
-    }
-}
-/**
- * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
- * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and
- * throws the signal's reason once the signal is aborted.
- */
-async function describeLiveHolder(path, signal) {
-    const found = readLock(path);
-    if (found?.holder === undefined)
-        return undefined;
-    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
-    if (isAbandoned(found, own))
-        return undefined;
-    const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
-    const free = await readFreeKernelLock(probe);
-    return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
-}
-/**
- * Describes the holder that the lock file of a project root names; if the file names none, says how to find the holder.
- * Throws as `readLock` does.
- */
-function describeOther(path) {
-    const found = readLock(path);
-    if (found?.holder !== undefined)
-        return describeHolder(found.holder);
-    return `a process that has not identified itself has the lock ("fuser ${kernelLockOf(path)}" finds the process)`;
-}
-async function waitForTurn(request, contender, clock) {
-    const { path, runUrl, deployment, signal, identity = readOwnIdentity() } = request;
-    const deadline = clock.now() + request.timeoutMs;
-    const pause = startWaiting(request, contender, { clock, deadline });
-    for (;;) {
-        signal?.throwIfAborted();
-        if (contender.kernel === 'busy') {
-            const timeoutMs = answerTimeoutMs(deadline - clock.now());
-            contender.kernel = await tryKernelLock({ path: kernelLockOf(path), timeoutMs, signal });
-        }
-        const since = new Date().toISOString();
-        const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) };
-        const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since };
-        if (contender.kernel !== 'busy' && tryTake(path, own))
-            return own;
-        await pause();
-    }
-}
-/** Returns a function that waits until the next attempt. The returned function throws `locked` once no time is left. */
-function startWaiting(request, contender, { clock, deadline }) {
-    const { path, log, signal } = request;
-    let reportedAt = Number.NEGATIVE_INFINITY;
-    return async () => {
-        const now = clock.now();
-        if (now >= deadline)
-            throw lockedError(request, contender);
-        if (now - reportedAt >= REPORT_EVERY_MS) {
-            log(`Waiting for the lock of this host: ${describeOther(path)}. To go first, cancel that run.`);
-            reportedAt = now;
-        }
-        await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
-    };
-}
-function giveBack({ path, log }, { id, kernel }) {
-    try {
-        release(path, id);
-    }
-    catch (error) {
-        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
-    }
-    finally {
-        if (typeof kernel === 'object')
-            kernel.release();
-    }
-}
-function lockedError({ path, timeoutMs }, { kernel }) {
-    const gone = kernel === 'busy' ? '' : ` If that process is gone for good, remove ${path}.`;
-    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds; in a post step, at most 5 s): ` +
-        `${describeOther(path)}. Wait for that deployment, or cancel it.${gone}`);
-}
-/** So that a wait ends at most one second after its deadline, even if `flock` hangs. */
-function answerTimeoutMs(leftMs) {
-    return Math.min(Math.max(leftMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
-}
-function lockedFileOf({ kernel }) {
-    return typeof kernel === 'object' ? kernel.id : null;
-}
-function kernelLockOf(path) {
-    return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
-}
-
-;// CONCATENATED MODULE: ./build/core/bytes.js
-const KIBIBYTE = 1024;
-const bytes_UNITS = [
-    ['GiB', KIBIBYTE ** 3],
-    ['MiB', KIBIBYTE ** 2],
-    ['KiB', KIBIBYTE],
-];
-/**
- * Formats the free and the needed bytes for people. Both have the unit that suits the needed bytes, and at most one
- * decimal. The free bytes are rounded down and the needed bytes up, so that the two never read the same.
- */
-function byteShortage(freeBytes, neededBytes) {
-    const [unit, size] = bytes_UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
-    const tenths = size / 10;
-    return {
-        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
-        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
-    };
-}
-const POINTER_BYTES = 8;
-/** V8 keeps a larger array elsewhere, and allocating one there takes longer. */
-const MAX_ARRAY_BYTES = 64 * 1024;
-/** The array that `weighOnHeap` allocated last. All earlier ones are garbage. */
-const last = [];
-/**
- * Allocates as many bytes on V8's heap as a chunk has, only to cause garbage collections. The memory of a chunk that
- * Node.js has received or unpacked is not on that heap, but is freed only by a collection, and little else causes one.
- * Without this function, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
- * Each new chunk then takes memory that the system must first provide, and that is not in the processor's cache. V8
- * does notice such piles, but then collects its whole heap, not only its young objects.
- */
-function weighOnHeap(chunk) {
-    for (let left = chunk.length; left > 0; left -= MAX_ARRAY_BYTES) {
-        // Otherwise, a collection that the new array causes would copy the old array and count it as surviving memory.
-        last.length = 0;
-        last[0] = Array(Math.ceil(Math.min(left, MAX_ARRAY_BYTES) / POINTER_BYTES));
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/files/space.js
-
-
-
-
-/** Inodes for the journal, the reports and the other records of a deployment. */
-const OWN_INODES = 16;
-/** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
-const MAX_BLOCK_BYTES = 4096;
-/**
- * Throws DeploymentError `disk_full` unless the file system of the directory has room for everything: whole blocks, and
- * inodes if their number is fixed. Blocks that are reserved for root count as used. The error says what is needed, what
- * is free, and what to do.
- */
-function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_namespaceObject.statfsSync) {
-    const { bavail, bsize, files, ffree } = readFree(path);
-    const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
-    if (bavail * bsize < bytes)
-        throw outOfSpace(path, byteShortage(bavail * bsize, bytes));
-    // A file system that makes inodes as needed reports none.
-    if (files > 0 && ffree < inodes)
-        throw outOfInodes(path, { free: ffree, needed: inodes });
-}
-/**
- * True if there is room for this many entries with this many bytes in total, however the bytes are divided among them.
- */
-function hasSpaceForAny(path, { bytes, entries }, readFree = external_node_fs_namespaceObject.statfsSync) {
-    const { bavail, bsize, files, ffree } = readFree(path);
-    const hasBytes = bavail * bsize >= bytes + entries * MAX_BLOCK_BYTES;
-    return hasBytes && (files === 0 || ffree >= entries + OWN_INODES);
-}
-function bytesOnDisk(sizes, blockBytes) {
-    let blocks = 0;
-    for (const size of sizes)
-        blocks += Math.ceil(size / blockBytes);
-    return blocks * blockBytes;
-}
-function outOfSpace(path, { free, needed }) {
-    return new DeploymentError('disk_full', `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`);
-}
-function outOfInodes(path, { free, needed }) {
-    return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
-}
-/**
- * Returns the mount points at or below a path, including bind mounts, in the order in which the system lists them.
- * Resolves symlinks in the path's parents, but not in its last component. Returns an empty list if the system does not
- * list its mounts.
- */
-function mountPointsIn(path) {
-    const mountPoints = readMountPoints();
-    if (mountPoints.length === 0)
-        return [];
-    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
-    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
-}
-/**
- * Parses the mount points in the text of `/proc/self/mountinfo`, which writes some bytes in octal. Omits deleted mount
- * points.
- */
-function parseMountPoints(text) {
-    const lines = text.toString('latin1').split('\n');
-    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
-    return points.filter(point => !point.endsWith('//deleted')).map(space_decode);
-}
-function space_decode(point) {
-    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
-    return Buffer.from(bytes, 'latin1').toString('utf8');
-}
-function readMountPoints() {
-    try {
-        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/snapshots.js
-
-
-
-
-
-
-
-/**
- * Returns the name of the next snapshot in the folder of a place. The name consists of the number after the highest one
- * in the folder or on record, a hyphen, and the version or `unknown`.
- */
-function nextSnapshotName(folder, version, recorded = []) {
-    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
-    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
-    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
-    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
-}
-/**
- * Returns the recorded snapshots that still exist in the folder of a place, with those of their kept paths that exist.
- */
-function existingSnapshots(folder, rows) {
-    return rows.flatMap(({ kept_paths: kept, ...row }) => {
-        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
-        if (!pathExistsSync(path))
-            return [];
-        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
-    });
-}
-/** Returns the row with these kept paths, or the row itself if there are none. */
-function withKeptPaths(row, keptPaths) {
-    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
-}
-/** True if a snapshot must not be pruned, because nobody could fetch its content again. */
-function isIrreplaceable(row) {
-    return row.artifact_sha256 === null || row.kept_paths !== undefined;
-}
-/**
- * Chooses the snapshots to keep. Of the snapshots without changes made on this host, keeps the newest `limit`, but at
- * least one (the last good version). Of those with such changes, also keeps the newest `limit`, but at least one. Keeps
- * every snapshot whose content nobody could fetch again, because we did not install it or because it contains kept
- * paths.
- */
-function chooseRetained(rows, limit) {
-    const newestOf = (some) => some.slice(-Math.max(limit, 1));
-    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
-    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
-    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
-}
-/** True if a snapshot contains a version as it was installed, without later changes on this host. */
-function isGenuine({ modified }) {
-    return modified === undefined;
-}
-function snapshots_listNames(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-/** Returns all paths in these lists, in order and without duplicates. */
-function uniteKeepPaths(...lists) {
-    return [...new Set(lists.flatMap(list => list ?? []))];
-}
-/**
- * Returns the keep-paths that exist in a tree, except those inside another keep-path. Throws DeploymentError
- * `step_failed` if one of these paths cannot be moved to the staged tree, because in one of the two trees, a parent of
- * the path is not a directory.
- */
-function findKeptPaths(tree, staged) {
-    const kept = findMovablePaths(tree);
-    for (const path of kept)
-        requireRealParents(staged, path);
-    return kept;
-}
-/** Does the same as `findKeptPaths`, but checks only the tree itself. */
-function findMovablePaths({ root, keepPaths }) {
-    const kept = presentPaths(root, keepPaths);
-    for (const path of kept)
-        requireRealParents(root, path);
-    return kept;
-}
-/** Returns the paths that exist in a directory, except any that is inside another of these paths. */
-function presentPaths(root, paths) {
-    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
-}
-/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
-async function dropShipped(staged, kept) {
-    const shipped = [];
-    for (const path of kept) {
-        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
-            continue;
-        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
-        shipped.push(path);
-    }
-    return shipped;
-}
-function outermost(paths) {
-    const unique = [...new Set(paths)];
-    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
-}
-function requireRealParents(root, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 0; depth <= parts.length; depth++) {
-        const parent = parts.slice(0, depth).join('/');
-        const stat = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, parent));
-        if (stat === undefined)
-            return;
-        if (!stat.isDirectory())
-            throw unkeepable(root, { path, parent });
-    }
-}
-function unkeepable(root, { path, parent }) {
-    const advice = parent === ''
-        ? `${root} is not a directory. Replace it with a directory, or remove it.`
-        : `its parent ${parent} is not a directory in ${root}. Add ${parent} to keep-paths.`;
-    return new DeploymentError('step_failed', `The kept path ${path} cannot be moved to another version: ${advice}`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/switchable.js
-
-
-
-
-
-
-
-
-
-/**
- * A directory of this name is always in the target of the renames that must fail, so that the target is never empty.
- */
-const FULL = 'full';
-/** The maximum number of names in one message. */
-const MAX_NAMED = 5;
-const OVERLAY_MAGIC = 0x794c7630;
-/**
- * Checks that the content of a place can be switched by renames. The content must neither be nor contain a mount point,
- * and the system must let this run move the content and the kept paths in it. Leaves the content where it is.
- *
- * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
- * or if the check moved a path and could not move it back.
- */
-function requireSwitchable({ layout, keepPaths }, place) {
-    requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
-}
-/**
- * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths will return.
- */
-function requireMovableTree(layout, { root, keepPaths }) {
-    if (!pathExistsSync(root))
-        return;
-    requireNoMountPoint(root);
-    const paths = ['', ...presentPaths(root, keepPaths)];
-    for (const path of paths)
-        requireMovable({ root, path }, irreplaceable(layout));
-}
-/**
- * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
- * even two mounts of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
- */
-function requireOneMount(layout, { shelf, directory }) {
-    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
-    const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
-    for (const folder of [layout.staging, snapshots]) {
-        if (switchable_mountOf(path) === switchable_mountOf(folder))
-            continue;
-        throw new DeploymentError('host_not_writable', `${path} is on a different file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
-    }
-}
-function requireNoMountPoint(root) {
-    const [point] = mountPointsIn(root);
-    if (point === undefined)
-        return;
-    const remedy = point === root
-        ? 'Mount the volume elsewhere.'
-        : `Mount the volume elsewhere, make the path in ${root} a symlink to it, and add that path to keep-paths.`;
-    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment must move: the mounted volume would move, too. ${root} was not moved. ${remedy}`);
-}
-/**
- * Checks, with a rename that must fail, that a path can be moved. The rename fails because no directory can replace a
- * directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
- * that the target is not empty, or is a directory. Otherwise, the system reports why the path cannot be moved.
- */
-function requireMovable(moved, target) {
-    const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(path, target);
-    }
-    catch (error) {
-        const reason = whyUnmovable(moved, errnoOf(error));
-        if (reason !== undefined)
-            throw new DeploymentError('unsafe_host', reason, { cause: error });
-        return;
-    }
-    // On a file system that follows POSIX, the code below is reached only if another process has emptied the target.
-    switchable_moveBack(target, path);
-    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back. Find the program that empties or removes directories in ${(0,external_node_path_namespaceObject.dirname)(target)}, and exclude ${(0,external_node_path_namespaceObject.dirname)(target)} from it; if no program does that, put project-root on another file system.`);
-}
-function switchable_moveBack(from, path) {
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(from, path);
-    }
-    catch (error) {
-        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Move it back by hand: mv -T ${from} ${path}`, { cause: error });
-    }
-}
-function whyUnmovable({ root, path }, errno) {
-    const full = (0,external_node_path_namespaceObject.join)(root, path);
-    switch (errno) {
-        case 'EXDEV':
-            return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
-                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). It was not moved. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
-                : `${full} cannot be moved within project-root by a rename (EXDEV), but a deployment must move it. It was not moved. If a symlink in its path leads to another file system, add the symlink to keep-paths; otherwise, put project-root on another file system.`;
-        case 'EBUSY':
-            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. It stays where it is. Unmount it, or put the data elsewhere and make the path a symlink to the data.`;
-        case 'EACCES':
-        case 'EPERM':
-            return `This runner (uid ${process.getuid?.()}) is not allowed to move ${full}${switchable_ownerOf(full)} (${errno}), but a deployment must move it. It stays where it is. ${grantFor({ root, path })}`;
-        default:
-            return undefined;
-    }
-}
-function switchable_ownerOf(path) {
-    const found = lstatIfPresentSync(path);
-    return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
-}
-/** Moving a directory requires write access to the directory and to its parent. */
-function grantFor({ root, path }) {
-    const full = (0,external_node_path_namespaceObject.join)(root, path);
-    const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
-    const lacking = needed.filter(directory => !isWritable(directory));
-    if (lacking.length > 0)
-        return `Grant write access: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
-    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable attribute (chattr -i), or make the runner's user the owner of the path (chown).`;
-}
-function isWritable(path) {
-    try {
-        (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-        return true;
-    }
-    catch {
-        return false;
-    }
-}
-/**
- * Returns a directory that no rename can replace, because it is never empty. Several runs can therefore use it without
- * a lock. The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
- */
-function irreplaceable(layout) {
-    const renameProbe = renameProbePath(layout);
-    (0,external_node_fs_namespaceObject.mkdirSync)(renameProbe, { recursive: true, mode: 0o700 });
-    requireNothingStranded(layout);
-    if ((0,external_node_fs_namespaceObject.readdirSync)(renameProbe).length === 0)
-        (0,external_node_fs_namespaceObject.mkdirSync)((0,external_node_path_namespaceObject.join)(renameProbe, FULL), { recursive: true, mode: 0o700 });
-    return renameProbe;
-}
-/**
- * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. In that case, a rename may have put another directory where the target was, in a run that was killed or could
- * not move that directory back.
- */
-function requireNothingStranded(layout) {
-    const names = strandedNames(layout);
-    if (names.length === 0)
-        return;
-    throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain only ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. The directory itself, or an entry in it, may be a plugin, service or kept path that was moved there. Nothing was installed. Move that plugin, service or kept path back to its place by hand, or, if there is none, remove these entries; then run again.`);
-}
-/**
- * Returns the names of the entries in the target of the renames that must fail, except `full`. If there are any, the
- * target may be a directory of this host that is missing from its place.
- */
-function strandedNames(layout) {
-    const renameProbe = renameProbePath(layout);
-    const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false;
-    return isDirectory ? (0,external_node_fs_namespaceObject.readdirSync)(renameProbe).filter(name => name !== FULL) : [];
-}
-function switchable_mountOf(path) {
-    return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
-}
-/** Returns the real path of a directory below the root, even if its last directories do not exist yet. */
-function realDirectory({ root }, directory) {
-    const path = (0,external_node_path_namespaceObject.join)(root, directory);
-    const nearest = nearestDirectory(path);
-    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
-}
-/** Does the same as `realDirectory`, but returns undefined if the path leads nowhere. */
-function findRealDirectory(layout, directory) {
-    try {
-        return realDirectory(layout, directory);
-    }
-    catch (error) {
-        if (isAbsent(error) || errnoOf(error) === 'ELOOP')
-            return undefined;
-        throw error;
-    }
-}
-/**
- * Returns the path itself if anything is there, else the nearest existing path above it, in which the path will be
- * created.
- */
-function nearestDirectory(path) {
-    return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-
-;// CONCATENATED MODULE: ./build/install/journal/facts.js
-
-
-
-
-
-
-/** The workflow run that deploys, from `GITHUB_*`; its fields are null outside a workflow. */
-const workflowRunSchema = schemas_lazy(() => object({
-    workflow: nullable(schemas_string()),
-    run_id: nullable(schemas_string()),
-    run_attempt: nullable(schemas_string()),
-    job: nullable(schemas_string()),
-    actor: nullable(schemas_string()),
-    url: nullable(schemas_string()),
-}));
-/**
- * The differences between an installed part and the version that was installed; paths are relative to the part's
- * directory.
- */
-const driftEntrySchema = schemas_lazy(() => object({
-    shelf: schemas_enum(['plugins', 'extensions']),
-    id: idSchema,
-    /** The directory of plugins that contained the part; absent for `plugins` and for an extension. */
-    directory: exactOptional(pluginsDirectorySchema),
-    version: nullable(schemas_string()),
-    added: array(schemas_string()),
-    removed: array(schemas_string()),
-    changed: array(schemas_string()),
-    /** The state of the place if it contained no directory; in that case, no path is listed. */
-    instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
-    /** After a successful deployment: the path of the snapshot with the modified tree, relative to the project root. */
-    snapshot: exactOptional(schemas_string()),
-    /** False if the part could not be compared, for example because it has no record; absent otherwise. */
-    compared: exactOptional(literal(false)),
-    /** The number of further paths; absent if all are listed. */
-    omitted: exactOptional(schemas_int().check(_positive())),
-    /** More files were added than `added` and `omitted` count; absent otherwise. */
-    uncounted: exactOptional(literal(true)),
-}));
-/**
- * The facts of a deployment, as the journal and the local report contain them; an unknown fact is null or absent.
- * Facts marked "only in the journal" are for the log and the summary, and are not in the local report.
- */
-const deploymentFactsSchema = schemas_lazy(() => object({
-    deployment_id: schemas_uuid(),
-    contract: schemas_enum(['marketplace', 'project']),
-    /** Null for a project, which may contain both kinds. */
-    kind: nullable(kindSchema),
-    /** For a project, its id. */
-    slug: nullable(union([slugSchema, projectIdSchema])),
-    id: nullable(idSchema),
-    /**
-     * The directory of plugins that contains the part; absent for `plugins`, a service, a project, and while it is not
-     * known.
-     */
-    directory: exactOptional(pluginsDirectorySchema),
-    requested_version: nullable(schemas_string()),
-    version: nullable(schemas_string()),
-    version_source: nullable(schemas_string()),
-    previous_version: nullable(schemas_string()),
-    artifact_sha256: nullable(sha256Schema),
-    artifact_size: nullable(schemas_number()),
-    repo: nullable(schemas_string()),
-    /**
-     * Only for a rollback that an operator requested: the version that the rollback replaces; null until that version
-     * is known.
-     */
-    rollback_of: exactOptional(nullable(schemas_string())),
-    /** Only for a requested rollback: the restored tree had been changed on the host, so no artifact matches it. */
-    modified: exactOptional(literal(true)),
-    /** The plugins that a project installs, once they are known. */
-    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
-    /** The sources of the parts that a project only names, with the name of each part: `plugins/pay`, for example. */
-    sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
-    /** The pinned key that signed a project: base64 of the 32 bytes. */
-    signer_public_key: exactOptional(schemas_string()),
-    /** The parts whose files, before the deployment, differed from what was installed; absent if that is not known. */
-    drift: exactOptional(array(driftEntrySchema)),
-    /** The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal. */
-    previous_sha256: exactOptional(sha256Schema),
-    /** The artifact's signature is valid; absent otherwise. Only in the journal. */
-    signature_valid: exactOptional(literal(true)),
-    /** The place contains files that this action did not install; absent otherwise. Only in the journal. */
-    unrecorded: exactOptional(literal(true)),
-    /** How long this run waited in the state `pending` for another run to leave the host, and for which run. */
-    waited: exactOptional(object({ duration_ms: schemas_number(), for: schemas_string() })),
-    host_id: schemas_string(),
-    started_at: timeSchema,
-    run: workflowRunSchema,
-}));
-function flowOf({ contract, rollback_of: replaced }) {
-    return replaced === undefined ? contract : 'rollback';
-}
-const stateEntrySchema = strictObject({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
-const stepEntrySchema = strictObject({
-    id: schemas_string(),
-    action: schemas_string(),
-    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
-    duration_ms: schemas_number(),
-    error: nullable(schemas_string()),
-    /** The result in a few words. Only in the journal. */
-    did: exactOptional(schemas_string()),
-    /** Only for a health check: the ids of the parts whose service or check it examined. Only in the journal. */
-    checked: exactOptional(array(schemas_string())),
-});
-const rollbackSchema = schemas_lazy(() => object({
-    /** Whether every change was undone. */
-    restored: schemas_boolean(),
-    /** The problems that remain, one sentence each. */
-    problems: array(schemas_string()),
-    /** Whether the restored trees match their records; null if that is not known. */
-    verified: nullable(schemas_boolean()),
-    /**
-     * Whether the old version is healthy again; null if it was not checked, for example because it was not running before.
-     */
-    healthy: nullable(schemas_boolean()),
-}));
-/** The end of a deployment, as the journal and the local report contain it. */
-const deploymentEndSchema = schemas_lazy(() => object({
-    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
-    changed: schemas_boolean(),
-    completed_at: timeSchema,
-    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
-    rollback: nullable(rollbackSchema),
-}));
-/** Builds an end at the given time, without a change, an error or a rollback unless `known` contains one. */
-function buildEnd(at, known) {
-    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
-}
-const MAX_NAMES = 20;
-/** Names the state of a place that contains no directory. */
-const INSTEAD_WORDS = {
-    nothing: 'missing',
-    symlink: 'a symlink instead of a directory',
-    file: 'a file instead of a directory',
-    other: 'not a directory',
-};
-/** Returns the install path of an entry's part, relative to the project root. */
-function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
-    return placePath({ shelf, id, directory });
-}
-/**
- * Lists up to 20 of the files that differ, each with its part and its difference. `more` counts the rest in words, and
- * is empty if all are listed.
- */
-function listDrift(entries) {
-    const all = entries.flatMap(entry => {
-        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
-        if (entry.instead !== undefined)
-            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
-        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
-    });
-    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
-    const names = all.slice(0, MAX_NAMES);
-    const count = all.length - names.length + omitted;
-    const least = entries.some(({ uncounted }) => uncounted) ? 'at least ' : '';
-    return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' };
-}
-/**
- * Names the run that a journal or report is about, without an article: `deployment of greeter 2.0.0`, or `rollback of
- * greeter to 1.0.0`. Leaves out what is not known.
- */
-function nameRun({ slug = null, id = null, version = null, rollback_of: replaced }) {
-    const kind = replaced === undefined ? 'deployment' : 'rollback';
-    const name = slug ?? id;
-    if (name === null)
-        return kind;
-    const to = replaced === undefined ? '' : 'to ';
-    return version === null ? `${kind} of ${name}` : `${kind} of ${name} ${to}${version}`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/journal/line.js
@@ -21686,705 +22113,53 @@ function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug
         (contract === 'project' || parts.every(isPlaced)));
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/undo.js
-
-
-
-
-/**
- * Undoes announced changes, newest first. Some of them may not have been made. Once a change is undone, records that in
- * the journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
- * whether any of the changes had been made.
- *
- * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
- * older changes, on which that change depends. Then, unless the host is exactly as it was, throws RollbackError
- * `rollback_failed`, which lists the remaining changes.
- */
-async function undoChanges(changeLog, pending) {
-    const { root } = changeLog;
-    const latest = pending.at(-1)?.seq ?? 0;
-    let wasChanged = await dropUndone(changeLog, pending);
-    let failure;
-    for (const newest of [...pending].reverse()) {
-        if (failure !== undefined && failure.seq !== newest.seq)
-            break;
-        try {
-            if (await undoAnnounced(changeLog, newest, { latest, pending }))
-                wasChanged = true;
-            pending.splice(pending.indexOf(newest), 1);
-        }
-        catch (error) {
-            failure ??= { seq: newest.seq, error };
-        }
-    }
-    if (failure === undefined)
-        return wasChanged;
-    if (!isAnyMade(root, pending))
-        return true;
-    throw rollbackFailed(pending, failure.error);
-}
-/** Undoes one change, and records in the journal that it is undone. Returns whether the change had been made. */
-async function undoAnnounced({ root, journal, log, onLost }, announced, { latest, pending }) {
-    const { change } = announced;
-    const { wasMade, setAside, ...missing } = await undoChange(root, change);
-    const wasCertain = wasCertainlyMade(announced, latest);
-    // The new version may have moved this path elsewhere. The undo stops here once, so that an operator can put the path
-    // back. When the undo is repeated, no newer change is left, so it continues without the path.
-    if (missing.lost !== undefined && wasCertain && change.type === 'move')
-        throw new Error(`${change.from} was moved to ${change.to} for the new version, and is now at neither path. The new version may have renamed or removed it: put it back at one of these paths, or the next run restores the old version without it`);
-    for (const path of setAside)
-        log.warning(`Another process put files in the way of the rollback. They were moved to ${path}.`);
-    const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined);
-    const older = pending.map(other => other.change);
-    const problem = lost && describeLost(lost, older);
-    if (problem !== undefined) {
-        log.warning(`${problem}.`);
-        onLost?.(problem);
-    }
-    const undone = undoneRecord(announced, wasMade || wasCertain);
-    await journal.append(problem === undefined ? undone : { ...undone, lost: problem });
-    if (wasMade && lost === undefined && change.type !== 'make_directory')
-        log.info(describeUndo(change));
-    return wasMade;
-}
-/** True if any of these changes is still in effect. If none is, the host is exactly as it was before them. */
-function isAnyMade(root, pending) {
-    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
-}
-/**
- * Removes from `pending` the changes that an earlier undo has undone but not recorded, and records that they are
- * undone. Returns whether the oldest undone move had certainly been made, that is, whether a newer change was announced
- * after that move.
- */
-async function dropUndone({ root, journal }, pending) {
-    const latest = pending.at(-1)?.seq ?? 0;
-    const oldest = pending[findBack(root, pending)];
-    for (const change of pending.splice(firstUndone(root, pending)).reverse())
-        await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
-    return oldest !== undefined && wasCertainlyMade(oldest, latest);
-}
-/**
- * True if another change was announced after this change's record. The creation of a directory does not count as made.
- */
-function wasCertainlyMade({ seq, change }, latest) {
-    return seq < latest && change.type !== 'make_directory';
-}
-/**
- * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
- * is undone, so are all changes that were announced after it. Each of the changes that were announced together with
- * that change may or may not have been made, because any of them may have survived a power cut.
- */
-function firstUndone(root, pending) {
-    const index = findBack(root, pending);
-    if (index === -1)
-        return pending.length;
-    const [{ seq, nth } = { seq: 0 }] = pending.slice(index);
-    if (nth === undefined)
-        return index;
-    const newer = pending.findIndex(change => change.seq > seq);
-    return newer === -1 ? pending.length : newer;
-}
-/**
- * Returns the index of the oldest move whose source is back in its place, or -1. A source that a newer change has put
- * there does not count.
- */
-function findBack(root, pending) {
-    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
-    return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
-}
-function rollbackFailed(pending, error) {
-    const found = asSentence(cleanForeignText(error instanceof Error ? error.message : String(error)));
-    const left = pending
-        .map(({ change }) => describeChange(change))
-        .reverse()
-        .join('; ');
-    return new RollbackError('rollback_failed', `The old version could not be restored: ${found} Not undone: ${left}. ` +
-        'Remove the cause and run again: the next run repairs the host first.', { cause: error });
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/dead-run.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-const MAX_RECOVERIES = 5;
-/**
- * Reads the records of a dead run. Returns no records if the run left no journal. Throws DeploymentError `inconsistent`
- * for a journal that is damaged, cannot be read, or was not written by this action.
- */
-function readRecords({ root, journal: path }) {
-    try {
-        const records = readJournal(path) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(path)))
-            throw new JournalDamage('a change was made whose announcement follows a torn record');
-        return records;
-    }
-    catch (error) {
-        if (!(error instanceof JournalDamage))
-            throw unreadable(path, error);
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins, services and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
-    }
-}
-function unreadable(path, error) {
-    const { message } = toHostError(error, `reading ${path}`);
-    return new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message} Only a run that can read the journal knows whether the host must be repaired.`, { cause: toDeployError(error) });
-}
-/** Refuses a dead run that 5 other runs could not roll back: throws DeploymentError `inconsistent`. */
-function verifyRecoverable(host, records) {
-    const [begin] = records;
-    if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
-        return;
-    const { deployment_id: id, slug } = begin.facts;
-    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and its journal ${host.layout.journal}, repair the host by hand, then remove the journal.`);
-}
-/** Refuses a dead run whose rollback failed and whose changes may remain: throws DeploymentError `inconsistent`. */
-function verifyRestored(layout, records) {
-    const rollback = findEnd(records)?.rollback;
-    const [begin] = records;
-    if (begin?.record === 'begin' && rollback?.restored === false && isInDoubt(layout))
-        throw stillInconsistent(begin, rollback);
-}
-function stillInconsistent({ facts }, { problems }) {
-    return new DeploymentError('inconsistent', `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.map(asSentence).join(' ')}`);
-}
-/**
- * True if files may have to be rolled back: the journal has no commit, and no end after which all files are restored.
- * Only the attempts at such a rollback are limited.
- */
-function needsRollback(records) {
-    const known = findEnd(records);
-    return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
-}
-/**
- * True if this host may have neither version intact, according to the journal of a dead run, or if that journal cannot
- * be read. After a commit, the host has exactly the new version. If the announced changes were never made, or were
- * undone, the host has exactly the old version. Changes nothing.
- */
-function isInDoubt({ root, journal }) {
-    try {
-        const records = readJournal(journal) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(journal)))
-            return true;
-        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
-    }
-    catch {
-        return true;
-    }
-}
-/** Returns the places that a run has moved trees into or out of, or was about to. */
-function changedPlaces(records) {
-    return placesIn(records.flatMap(announcedIn));
-}
-/** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */
-function countAttempts({ run }, records) {
-    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
-    runs.delete(run.id);
-    return runs.size;
-}
-/**
- * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if the hub has
- * not accepted that report.
- */
-function findAccepted(records) {
-    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
-    return last?.record === 'reported' ? last.attempts : undefined;
-}
-/** Returns the end that the run, or an earlier recovery of it, has recorded. */
-function findEnd(records) {
-    return records.findLast(entry => entry.record === 'end')?.end;
-}
-/** True if the run, or an earlier recovery of it, has left services to restore. */
-function wasUnfinished(records) {
-    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
-}
-/** Returns the state in which a run was interrupted: its last state that does not end its flow. */
-function interruptedState({ flows }, { facts, states }) {
-    const flow = flows[flowOf(facts)];
-    return states.findLast(({ state }) => statesAfter(flow, state)?.length !== 0)?.state ?? 'pending';
-}
-/**
- * Checks that no other run is changing the host, and that none died after it had announced a change. Throws as
- * `findUnended` does. Also throws DeploymentError `inconsistent` if the rollback of an earlier run failed and the host
- * may have neither version intact. Throws `locked` if another run is changing the host, or was interrupted and can be
- * recovered.
- */
-async function requireAtRest(host, signal) {
-    const { layout } = host;
-    const other = await findUnended(host, signal);
-    if (other === undefined || ('records' in other && !hasAnnounced(other.records)))
-        return;
-    if ('records' in other)
-        verifyRestored(layout, other.records);
-    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended, or when the next deployment or dist/recover.js has recovered this host.`);
-}
-/**
- * Finds the run whose journal is on this host, if there is one. A live run that has announced nothing yet, because it
- * is still downloading, does not count. Throws DeploymentError `inconsistent` if that run
- * cannot be recovered, and as `readUnended` and `requireNothingStranded` do.
- */
-async function findUnended(host, signal) {
-    requireNothingStranded(host.layout);
-    const other = await readUnended(host.layout, signal);
-    if (other !== undefined && 'records' in other)
-        verifyRecoverable(host, other.records);
-    return other;
-}
-/**
- * Finds the same run as `findUnended`, even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords`
- * do.
- */
-async function readUnended(layout, signal) {
-    if (!pathExistsSync(layout.journal))
-        return undefined;
-    const holder = await describeLiveHolder(layout.lock, signal);
-    if (holder !== undefined)
-        return isAnnounced(layout) ? { holder } : undefined;
-    const records = readRecords(layout);
-    return records.length === 0 ? undefined : { records };
-}
-/** True if the journal announces a change, even an undone one, or cannot be read. */
-function isAnnounced({ journal }) {
-    try {
-        return hasAnnounced(readJournal(journal) ?? []);
-    }
-    catch {
-        return true;
-    }
-}
-function hasAnnounced(records) {
-    return records.some(({ record }) => REQUIRED.has(record));
-}
-
-;// CONCATENATED MODULE: ./build/install/host/permissions.js
-
-
-
-const STICKY = 0o1000;
-const GROUP_AND_OTHERS_WRITE = 0o022;
-/**
- * Returns everything that decides where an absolute path leads and what is there, in the order of `walkPath`; `us` is
- * our uid.
- */
-function decidersOf(path, us) {
-    const { way, end } = walkPath(path);
-    const before = way.map(visited => judge(visited, { us, isEnd: false }));
-    return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
-}
-/** In a sticky directory, other users can rename and remove only their own files. */
-function isSticky({ mode }) {
-    return (mode & STICKY) !== 0;
-}
-/** The sticky bit is not enough at the end of a path, where others could add a file. */
-function judge(visited, { us, isEnd }) {
-    const { uid, mode } = visited.stat;
-    // The mode of a symlink has no meaning.
-    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && isSticky(visited.stat));
+;// CONCATENATED MODULE: ./build/core/state-machine.js
+function createStateMachine(transitions, initial, now) {
+    let current = initial;
+    const history = [{ state: initial, at: now().toISOString() }];
     return {
-        ...visited,
-        isForeign: uid !== us && uid !== 0,
-        isOpen: !isFixed && (mode & GROUP_AND_OTHERS_WRITE) !== 0,
+        get current() {
+            return current;
+        },
+        history,
+        enter(state) {
+            if (!transitions[current].includes(state))
+                throw new Error(`No transition from ${current} to ${state}.`);
+            current = state;
+            const change = { state, at: now().toISOString() };
+            history.push(change);
+            return change;
+        },
     };
 }
-/** The number of symlinks that Linux follows in one path. */
-const MAX_SYMLINKS = 40;
 /**
- * Returns everything that decides where an absolute path leads: each directory, starting with `/`, and each symlink.
- *
- * Throws the system's error if this process has no access to one of them.
+ * Returns the shortest path through the table: the states after `from`, up to and including `to`. The path is empty if
+ * the two are the same state, or if no path leads from `from` to `to`.
  */
-function walkPath(path) {
-    const way = [];
-    const pending = partsOf(path);
-    let links = 0;
-    let end = permissions_visit(external_node_path_namespaceObject.sep);
-    while (end !== undefined && pending.length > 0) {
-        way.push(end);
-        if (!end.stat.isDirectory())
-            return { way, end: undefined };
-        const at = end.path;
-        const next = permissions_visit(childOf(at, pending.shift() ?? ''));
-        if (!next?.stat.isSymbolicLink()) {
-            end = next;
-            continue;
-        }
-        way.push(next);
-        if (++links > MAX_SYMLINKS)
-            return { way, end: undefined };
-        const target = (0,external_node_fs_namespaceObject.readlinkSync)(next.path);
-        pending.unshift(...partsOf(target));
-        end = permissions_visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
+function statesBetween(transitions, from, to) {
+    const ways = new Map([[from, []]]);
+    for (const [state, way] of ways) {
+        for (const next of statesAfter(transitions, state) ?? [])
+            if (!ways.has(next))
+                ways.set(next, [...way, next]);
     }
-    return { way, end };
+    return ways.get(to) ?? [];
 }
-/** Joins normal paths, faster than path.join; the name may be `..`, from a symlink. */
-function childOf(directory, name) {
-    return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
+/** Returns undefined for a state that the table does not have, whatever its name: journals contain foreign names. */
+function statesAfter(transitions, state) {
+    return Object.hasOwn(transitions, state) ? transitions[state] : undefined;
 }
-function permissions_visit(path) {
-    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false });
-    return stat && { path, stat };
-}
-function partsOf(path) {
-    return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
-}
-const GROUP_WRITE = 0o020;
-const OTHERS_WRITE = 0o002;
-/**
- * Names those who can write to a file or directory, other than its owner. Write access that an ACL grants shows in the
- * group's bits.
- */
-function otherWriters({ mode, gid }) {
-    return [
-        ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
-        ...((mode & OTHERS_WRITE) === 0 ? [] : ['every user']),
-    ];
-}
-/** Names a user for an operator: by the name in /etc/passwd, if there is one, and always by number. */
-function nameUser(uid) {
-    return nameAccount('/etc/passwd', 'user', uid);
-}
-/** Quotes a path as an argument of a command that the operator copies. */
-function quote(path) {
-    const text = cleanForeignText(path, 4096);
-    return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-}
-function nameGroup(gid) {
-    return nameAccount('/etc/group', 'group', gid);
-}
-function nameAccount(file, kind, id) {
-    const name = findName(file, id);
-    return name === undefined ? `${kind} ${id}` : `${kind} ${cleanForeignText(name, 64)} (${id})`;
-}
-/** Both /etc/passwd and /etc/group have the name first and the number third. */
-function findName(file, id) {
-    try {
-        const rows = (0,external_node_fs_namespaceObject.readFileSync)(file, 'utf8').split('\n');
-        return rows.map(row => row.split(':')).find(([, , number]) => number === String(id))?.[0];
-    }
-    catch {
-        return undefined;
-    }
-}
-const GROUP_AND_OTHERS = 0o077;
-/**
- * Returns what is wrong with a directory that must be ours alone (its type, owner or mode), or undefined if nothing is
- * wrong.
- */
-function findExposureOf(found, us) {
-    if (!found.isDirectory())
-        return 'type';
-    if (found.uid !== us)
-        return 'owner';
-    return isOpenToOthers(found) ? 'mode' : undefined;
-}
-/** True if users other than the owner have any access to a file or directory. */
-function isOpenToOthers({ mode }) {
-    return (mode & GROUP_AND_OTHERS) !== 0;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership.js
-
-
-
-
-
-
-
-
-
-
-const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
-/**
- * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
- * The root, its shelves, and every directory and symlink on the way to them must belong to one of these two users, and
- * nobody else may be able to write there. `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
- * names, owners and modes, and then, from `installed.json`, the directories of plugins.
- *
- * Returns one sentence for each path that the operator accepts although others own it or can write to it.
- *
- * Throws UntouchableHostError `unsafe_host`, which says what is unsafe and how to fix it. If the host could not be
- * checked, throws UntouchableHostError with the code and message of the error that prevented the check.
- */
-function requireSafeHost(access) {
-    return checking(access, us => {
-        const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES });
-        requireOwnFolder({ layout: access.layout, us });
-        const recorded = requireTrusted(access, { us, directories: ownership_recordedDirectories(access.layout) });
-        return [...new Set([...usual, ...recorded])];
-    });
-}
-/**
- * Checks one more directory of plugins, given relative to the root, and everything on the way there, as
- * `requireSafeHost` does. Leaves out the sentences about the root and its usual directories. Throws
- * UntouchableHostError.
- */
-function requireSafeDirectory(access, directory) {
-    return checking(access, us => {
-        const found = requireTrusted(access, { us, directories: [directory] });
-        const usual = new Set(requireTrusted(access, { us, directories: USUAL_DIRECTORIES }));
-        return found.filter(sentence => !usual.has(sentence));
-    });
-}
-/**
- * Does the same as `requireSafeDirectory` in a deployment that has begun on a safe host. Throws DeploymentError
- * instead, with the same code, because the end of that deployment is reported.
- */
-function requireSafeDestination(access, directory) {
-    try {
-        return requireSafeDirectory(access, directory);
-    }
-    catch (error) {
-        if (!(error instanceof UntouchableHostError))
-            throw error;
-        throw new DeploymentError(error.code, `${error.reason} Nothing was installed or moved.`, { cause: error });
-    }
-}
-function checking(access, check) {
-    const us = process.getuid?.();
-    if (us === undefined)
-        return [];
-    try {
-        return check(us);
-    }
-    catch (error) {
-        if (error instanceof UntouchableHostError)
-            throw error;
-        const { code, message } = toHostError(error, `checking who can write to ${access.layout.root}`);
-        throw new UntouchableHostError(code, message, { cause: error });
-    }
-}
-function requireTrusted(access, trusted) {
-    const { layout, sharedRoot } = access;
-    const exposures = findExposures(layout.root, trusted);
-    const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
-    const option = sharedRoot.option ?? 'allow-shared-root';
-    if (refused.length > 0)
-        throw writable(refused, { us: trusted.us, option });
-    return exposures.map(exposure => `${describeExposure(exposure)}. ${option} accepts that, so these users decide what runs here.`);
-}
-/**
- * Returns the directories of plugins in our own record, except the usual ones. If the record cannot be read, returns
- * none, because no run uses those directories in that case.
- */
-function ownership_recordedDirectories(layout) {
-    try {
-        const directories = readInstalled(layout).map(row => placeOf(row).directory);
-        return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory));
-    }
-    catch {
-        return [];
-    }
-}
-/** Returns each exposed path once, with those of the root first. */
-function findExposures(root, { us, directories }) {
-    const found = new Map();
-    if (directories.length === 0)
-        return [];
-    const inside = `${walkPath(root).end?.path ?? root}/`;
-    for (const start of [root, ...directories.map(directory => (0,external_node_path_namespaceObject.join)(root, directory))]) {
-        for (const decider of decidersOf(start, us)) {
-            const exposure = exposureOf(decider, us);
-            if (exposure === undefined || found.has(exposure.path))
-                continue;
-            const isPublic = exposure.isPublic && !exposure.path.startsWith(inside);
-            found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() });
-        }
-    }
-    return [...found.values()];
-}
-/**
- * The number of times that a folder is listed before it is refused. Another run may just have created a second name for
- * a file, and may not have removed the first name yet.
- */
-const MAX_LISTINGS = 5;
-/**
- * Checks that `.hub-deploy/` is a real directory of this user, to which no other user has access. Every name in it that
- * a run relies on must be a real directory or a regular file of this user, which nobody else can write to. A file must
- * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the
- * installed files. A missing folder passes. Does not tighten permissions, because somebody may already have used the
- * open ones.
- *
- * Throws UntouchableHostError `unsafe_host`.
- */
-function requireOwnFolder(folder) {
-    const { own, snapshots, trees, outbox, reports } = folder.layout;
-    const found = lstatIfPresentSync(own);
-    if (found === undefined)
-        return;
-    requirePrivateDirectory(folder, found);
-    // `.hub-deploy/` itself comes first: once it is known to be ours, the folders in it can no longer become symlinks.
-    requireOwnEntries(folder, own);
-    for (const path of [trees, outbox, renameProbePath(folder.layout), snapshots, ...shelvesIn(snapshots)])
-        requireOwnEntries(folder, path);
-    requireRealFiles(folder, reports);
-}
-function requirePrivateDirectory({ layout, us }, found) {
-    const own = quote(layout.own);
-    switch (findExposureOf(found, us)) {
-        case 'type':
-            throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
-        case 'owner':
-            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted ${own}, move it away.`);
-        case 'mode':
-            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look in it for anything that you cannot explain, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
-        case undefined:
-            return;
-    }
-}
-/**
- * Checks every name in a folder. Lists the folder again before refusing it, because entries may change while another
- * run works.
- */
-function requireOwnEntries(folder, path) {
-    for (let listing = 1;; listing++) {
-        const problem = findForeignEntry(folder, path);
-        if (problem === undefined)
-            return;
-        if (listing === MAX_LISTINGS)
-            throw unsafe(`${problem} Only this action's own files and directories may be below ${quote(folder.layout.own)}.`);
-    }
-}
-function findForeignEntry(folder, path) {
-    const entries = list(path).flatMap(({ name }) => entryAt(`${path}/${name}`));
-    const names = Map.groupBy(entries, ({ stat }) => stat.ino);
-    for (const { path, stat } of entries) {
-        const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length);
-        if (problem !== undefined)
-            return `${quote(path)} ${problem}`;
-    }
-    return undefined;
-}
-function entryAt(path) {
-    const stat = lstatIfPresentSync(path);
-    return stat === undefined ? [] : [{ path, stat }];
-}
-function problemOf({ layout, us }, stat) {
-    if (!stat.isDirectory() && !stat.isFile())
-        return `is ${typeOf(stat)}: find out who made it, and remove it.`;
-    if (stat.uid !== us)
-        return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make ${nameUser(us)} its owner with chown.`;
-    const writers = otherWriters(stat);
-    if (writers.length === 0)
-        return undefined;
-    return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`;
-}
-/** A file of ours may have a second name, for an instant or until the next run; that name is in the same folder. */
-function linkProblem(stat, namesHere = 1) {
-    if (!stat.isFile() || stat.nlink <= namesHere)
-        return undefined;
-    return `is a file that has another name elsewhere (a hard link): look for that name on the same file system with find -inum ${stat.ino}, and remove the name that should not exist.`;
-}
-/** Checks only types, because there are many reports and none decides what a run installs, moves or starts. */
-function requireRealFiles({ layout }, path) {
-    const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
-    if (strange === undefined)
-        return;
-    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only this action's own files and directories may be below ${quote(layout.own)}.`);
-}
-/** Leaves out `set-aside`, which contains files for the operator that no run uses. */
-function shelvesIn(snapshots) {
-    const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside');
-    return shelves.map(({ name }) => (0,external_node_path_namespaceObject.join)(snapshots, name));
-}
-function list(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true });
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-function typeOf(entry) {
-    if (entry.isSymbolicLink())
-        return 'a symlink';
-    return entry.isFile() ? 'a file' : 'a device, pipe or socket';
-}
-function modeOf({ mode }) {
-    return (mode & 0o7777).toString(8).padStart(4, '0');
-}
-function unsafe(message) {
-    return new UntouchableHostError('unsafe_host', message);
-}
-/**
- * Checks that each directory or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
- * regular file, as this action created it. A missing path passes. Throws DeploymentError `host_not_writable`, which
- * names the obstructing path and says what to do.
- */
-function requireOwnKinds(layout) {
-    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
-    for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox])
-        requireOwnDirectory(path);
-    for (const shelf of ['plugins', 'extensions', 'set-aside'])
-        requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
-    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
-        if (lstatIfPresentSync(path)?.isFile() === false)
-            throw inTheWay(path, 'a file');
-    }
-}
-/** Does the same as `requireOwnKinds` for one directory. */
-function requireOwnDirectory(path) {
-    if (lstatIfPresentSync(path)?.isDirectory() === false)
-        throw inTheWay(path, 'a directory');
-}
-function inTheWay(path, expected) {
-    return new DeploymentError('host_not_writable', `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`);
-}
-/**
- * Returns which users other than root and this one own or can write to a path, and the fix. Returns undefined if there
- * are no such users.
- */
-function exposureOf({ path, stat, isForeign, isOpen }, us) {
-    if (!isForeign && !isOpen)
-        return undefined;
-    const writers = isOpen ? otherWriters(stat) : [];
-    const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []];
-    return {
-        path,
-        who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
-        fix: fixes.flat().join(' && '),
-        isPublic: isOpen && isSticky(stat),
-    };
-}
-/** Names the path and the users who can write or replace it. */
-function describeExposure({ path, who }) {
-    return `${quote(path)} can be written or replaced by ${who}`;
-}
-/** Returns the error that names every exposure and says how to close it. */
-function writable(exposures, { us, option }) {
-    const found = exposures.map(describeExposure).join(', and ');
-    const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
-    return new UntouchableHostError('unsafe_host', `Only ${deciders}, the user of this runner, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`);
-}
-function describeRemedy(exposures, option) {
-    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust these users`;
-    const open = exposures.find(({ isPublic }) => isPublic);
-    if (open !== undefined)
-        return `${quote(open.path)} is meant for all users, so use a directory below it${choice}`;
-    return `run ${exposures.map(({ fix }) => fix).join(' && ')}${choice}`;
-}
-/**
- * Refuses a host because another user may have written below the project root, or because this could not be ruled out.
- * In that case, nothing below the root may be read, written or run: no journal, lock, report, audit line or outbox. The
- * outputs and the report to the hub still state the result.
- */
-class UntouchableHostError extends DeploymentError {
-    name = 'UntouchableHostError';
-    /** The message without the sentence that nothing was changed. */
-    reason;
-    constructor(code, message, options = {}) {
-        super(code, `${asSentence(message)} No plugin or service below project-root was changed.`, options);
-        this.reason = asSentence(message);
+/** Returns the outcome for a report to the hub. `interrupted` and `inconsistent` become `failed`. */
+function reportStatusOf(outcome) {
+    switch (outcome) {
+        case 'success':
+            return 'success';
+        case 'rolled_back':
+            return 'rolled_back';
+        case 'failed':
+        case 'interrupted':
+        case 'inconsistent':
+            return 'failed';
     }
 }
 
@@ -22750,7 +22525,7 @@ async function writeLocalReport({ layout, secrets }, report) {
  * If the hub has already accepted a report of this deployment for which `isReportedAlike` is true, returns the local
  * report's entry about the hub.
  */
-function local_report_findAccepted(layout, report) {
+function findAccepted(layout, report) {
     const known = findReport(layout, report)?.report;
     return known?.reported.accepted && isReportedAlike(known, report) ? known.reported : undefined;
 }
@@ -22988,4207 +22763,467 @@ function namesIn(folder) {
     }
 }
 
-// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
-var dist = __nccwpck_require__(8815);
-;// CONCATENATED MODULE: ./build/core/yaml/problems.js
+;// CONCATENATED MODULE: ./build/install/transaction/undo.js
 
 
-/** Enough to fix a file; a hostile file must not cause millions of problems. */
-const MAX_REPORTED_PROBLEMS = 100;
+
+
 /**
- * The error for a refused plan, a refused host config, or both. `problems` lists the mistakes file by file, each file's
- * mistakes in the order of the file.
+ * Undoes announced changes, newest first. Some of them may not have been made. Once a change is undone, records that in
+ * the journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
+ * whether any of the changes had been made.
+ *
+ * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
+ * older changes, on which that change depends. Then, unless the host is exactly as it was, throws RollbackError
+ * `rollback_failed`, which lists the remaining changes.
  */
-class SourceError extends ConfigError {
-    name = 'SourceError';
-    problems;
-    constructor(code, document, problems) {
-        const files = [...new Set(problems.map(({ file }) => file))];
-        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || compareInFile(a, b));
-        super(code, summaryOf(document, ordered));
-        this.problems = ordered;
-    }
-}
-/** Builds a problem at a position. Copies only the position, because the argument may be a whole step. */
-function problemAt({ file, line, column }, message) {
-    return { message, file, line, column };
-}
-/** Returns the first `MAX_REPORTED_PROBLEMS` mistakes in one file, in the order of the file. */
-function firstProblems(found) {
-    return found
-        .toSorted((a, b) => compareInFile(a.at, b.at))
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .map(({ at, sentence }) => problemAt(at, sentence()));
-}
-function compareInFile(a, b) {
-    return a.line - b.line || a.column - b.column;
-}
-/**
- * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Rethrows
- * any error that is not a SourceError.
- */
-function collectProblems(read) {
-    try {
-        return { value: read(), problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-/** Like `collectProblems`, for work with pauses. If there is no file, returns neither a value nor problems. */
-function* collectProblemsSlowly(reading) {
-    try {
-        return { value: reading && (yield* reading), problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-function problemsOf(error) {
-    if (!(error instanceof SourceError))
-        throw error;
-    return { value: undefined, problems: error.problems, error };
-}
-function summaryOf(document, problems) {
-    const first = problems[0];
-    if (first === undefined)
-        return `${document} is refused.`;
-    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
-    if (problems.length === 1)
-        return `${document} is refused at ${place}: ${asSentence(first.message)}`;
-    // If a file has more problems, `problems` contains only the first ones.
-    const count = problems.length < MAX_REPORTED_PROBLEMS ? problems.length : `at least ${problems.length}`;
-    return `${document} has ${count} problems; the first is at ${place}: ${asSentence(first.message)}`;
-}
-/**
- * Returns the first candidate that is `word` or a near miss of it, or undefined. A near miss has one missing, added or
- * changed character or two swapped neighbors, or differs only in capitalization, "-", "_" and spaces. The cost is
- * linear in the length of the arguments.
- */
-function nearMiss(word, candidates) {
-    for (const candidate of candidates) {
-        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
-            return candidate;
-    }
-    return undefined;
-}
-/** Returns `; did you mean "x"?` with the near miss, cleaned as foreign text; an empty text if there is none. */
-function didYouMean(word, candidates) {
-    const candidate = nearMiss(word, candidates);
-    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
-}
-function bareLetters(word) {
-    return word.toLowerCase().replace(/[-_ ]/g, '');
-}
-function isOneEditApart(a, b) {
-    if (Math.abs(a.length - b.length) > 1)
-        return false;
-    const shorter = Math.min(a.length, b.length);
-    let start = 0;
-    while (start < shorter && a[start] === b[start])
-        start++;
-    let end = 0;
-    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
-        end++;
-    const left = a.slice(start, a.length - end);
-    const right = b.slice(start, b.length - end);
-    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
-}
-
-;// CONCATENATED MODULE: ./build/core/yaml/source.js
-
-
-
-
-const STRICT_YAML = {
-    version: '1.2',
-    schema: 'core',
-    merge: false,
-    resolveKnownTags: false,
-    stringKeys: true,
-    uniqueKeys: false,
-};
-/**
- * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: anchors,
- * aliases, tags outside the core schema, directives, more than one document, unreadable characters, any excess over
- * `limits` or `MAX_YAML_LEVELS`, and keys that are repeated, `__proto__` or not text. Reports only the first
- * `MAX_REPORTED_PROBLEMS`, and only the first mistake of a text that is not valid YAML. Never throws because of the
- * text.
- */
-function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
-    if (Buffer.byteLength(text) > limits.bytes)
-        return source_unreadable(file, `the file must be at most ${limits.bytes} bytes, but found more`);
-    const stranger = unreadableCharacter(text);
-    if (stranger !== undefined)
-        return source_unreadable(file, `the file must be UTF-8 text with LF or CRLF line endings, but it contains ${stranger}`);
-    const plain = text.replace(/^\uFEFF/, '');
-    const composed = yield* composeYaml(plain, limits, STRICT_YAML);
-    yield;
-    const mistake = firstSyntaxMistake(composed.complaints, plain);
-    return new ParsedSource(composed, file, mistake);
-}
-function source_unreadable(file, message) {
-    const start = { file, line: 1, column: 1 };
-    return {
-        problems: [problemAt(start, message)],
-        value: undefined,
-        positionOf: () => start,
-        positionOfKey: () => start,
-    };
-}
-class ParsedSource {
-    problems;
-    value;
-    #file;
-    #root;
-    #lines;
-    constructor(composed, file, mistake) {
-        this.#file = file;
-        this.#lines = composed.lines;
-        this.#root = composed.document?.contents ?? null;
-        const walked = walkNodes(this.#root);
-        this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
-            .toSorted((a, b) => a.offset - b.offset)
-            .slice(0, MAX_REPORTED_PROBLEMS)
-            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
-        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
-    }
-    positionOf(path) {
-        let node = this.#root;
-        for (const key of path) {
-            const child = source_childOf(node, key);
-            if (offsetOf(child) === undefined)
-                break;
-            node = child;
-        }
-        return this.#positionAt(offsetOf(node) ?? 0);
-    }
-    positionOfKey(path) {
-        let parent = this.#root;
-        for (const key of path.slice(0, -1))
-            parent = source_childOf(parent, key);
-        const offset = offsetOf(keyNodeOf(parent, path.at(-1)));
-        return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
-    }
-    #positionAt(offset) {
-        const { line, col } = this.#lines.linePos(offset);
-        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
-    }
-}
-function isSound({ complaints }) {
-    return complaints.every(({ isWarning }) => isWarning);
-}
-function syntaxFindings({ document, complaints }) {
-    const versionDirective = document?.directives.yaml.explicit
-        ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
-        : [];
-    const reported = complaints.map(complaint => ({
-        message: yamlComplaintSentence(complaint),
-        offset: complaint.offset,
-    }));
-    return [...versionDirective, ...reported];
-}
-function walkNodes(root) {
-    const findings = [];
-    const open = [root];
-    let hasAlias = false;
-    for (let node = open.pop(); node !== undefined; node = open.pop()) {
-        findings.push(...nodeFindings(node));
-        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
-        open.push(...childNodes(node).filter(child => child !== undefined));
-    }
-    return { findings, hasAlias };
-}
-function nodeFindings(node) {
-    if ((0,dist/* isAlias */.Vj)(node))
-        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
-    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
-    return [
-        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
-        ...keyFindings(node),
-    ];
-}
-function keyFindings(node) {
-    if (!(0,dist/* isMap */.jh)(node))
-        return [];
-    const seen = new Set();
-    return node.items.flatMap(({ key }) => {
-        const name = keyText(key);
-        const repeated = seen.has(name);
-        seen.add(name);
-        if (repeated)
-            return [finding(key, 'this key is already in the same map: remove or rename one of the two')];
-        return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
-    });
-}
-function childNodes(node) {
-    if (!(0,dist/* isCollection */.P3)(node))
-        return [];
-    return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
-}
-function source_childOf(node, key) {
-    if ((0,dist/* isMap */.jh)(node))
-        return pairAt(node, key)?.value;
-    return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
-}
-function keyNodeOf(node, key) {
-    return (0,dist/* isMap */.jh)(node) ? pairAt(node, key)?.key : undefined;
-}
-function finding(node, message) {
-    return { message, offset: offsetOf(node) ?? 0 };
-}
-function offsetOf(node) {
-    return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
-}
-const MAX_YAML_LEVELS = 32;
-/** After this many mistakes, the rest of a text is not read: nobody needs a longer list. */
-const MAX_YAML_COMPLAINTS = 100;
-/** This many lexemes take less than a millisecond. */
-const LEXEMES_BETWEEN_PAUSES = 256;
-/**
- * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever the
- * text contains. Used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
- * lexemes, beyond `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
- * Never throws because of the text.
- */
-function* composeYaml(text, limits, options) {
-    const lines = new dist/* LineCounter */.HN();
-    const complaints = new Complaints();
-    try {
-        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
-        return { document, complaints: complaints.list, lines };
-    }
-    catch (error) {
-        if (!(error instanceof Excess))
-            throw error;
-        complaints.close(error);
-        return { document: undefined, complaints: complaints.list, lines };
-    }
-}
-function* compose(tokens, complaints, { options, end }) {
-    const composer = new dist/* Composer */.Dk(options);
-    // The library's own handler would create an error object for each of 100,000 mistakes, and no option replaces it.
-    Reflect.set(composer, 'onError', complaints.take);
-    let hasDocument = false;
-    for (const token of tokens) {
-        yield;
-        if (token === undefined)
-            continue;
-        const complaint = tokenComplaint(token, hasDocument);
-        if (complaint !== undefined)
-            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
-        if (complaint?.code === 'MULTIPLE_DOCS')
+async function undoChanges(changeLog, pending) {
+    const { root } = changeLog;
+    const latest = pending.at(-1)?.seq ?? 0;
+    let wasChanged = await dropUndone(changeLog, pending);
+    let failure;
+    for (const newest of [...pending].reverse()) {
+        if (failure !== undefined && failure.seq !== newest.seq)
             break;
-        if (complaint === undefined)
-            for (const _ of composer.next(token))
-                ;
-        hasDocument ||= token.type === 'document';
-    }
-    const [document] = composer.end(true, end);
-    return document;
-}
-function tokenComplaint(token, hasDocument) {
-    if (token.type === 'error')
-        return { code: 'UNEXPECTED_TOKEN', message: token.message };
-    if (token.type === 'document' && hasDocument)
-        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
-    if (token.type === 'doc-end' && !hasDocument)
-        return { code: 'UNEXPECTED_TOKEN', message: 'Document end (...) before a document' };
-    return undefined;
-}
-/**
- * Also yields undefined, as a pause: the parser yields a whole document as one token, after the document's last lexeme.
- */
-function* limitedTokens(text, limits, lines) {
-    const parser = new dist/* Parser */.iX(lines.addNewLine);
-    let lexemes = 0;
-    lines.addNewLine(0);
-    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
-        lexemes++;
-        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
-            yield undefined;
-        if (lexemes > limits.lexemes)
-            throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line endings`, parser.offset);
-        yield* parser.next(lexeme);
-        if (isTooDeep(parser.stack))
-            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
-    }
-    yield* parser.end();
-}
-function isTooDeep(open) {
-    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
-}
-/** Thrown when the text exceeds a limit. */
-class Excess {
-    message;
-    offset;
-    constructor(message, offset) {
-        this.message = message;
-        this.offset = offset;
-    }
-}
-class Complaints {
-    list = [];
-    /** Replaces the library's error handler. Throws after too many mistakes: only an exception stops the library. */
-    take = (source, code, message, isWarning = false) => {
-        this.add({ code, message, offset: errorOffset(source), isWarning });
-    };
-    add(complaint) {
-        if (this.list.length >= MAX_YAML_COMPLAINTS)
-            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
-        this.list.push(complaint);
-    }
-    close({ message, offset }) {
-        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
-    }
-}
-function errorOffset(source) {
-    if (typeof source === 'number')
-        return source;
-    return 'offset' in source ? source.offset : source[0];
-}
-/** Without an index, finding the positions of thousands of mistakes in one map would take quadratic time. */
-const indexes = new WeakMap();
-/** Returns a map's first pair with this key, or undefined. */
-function pairAt(map, key) {
-    if (key === undefined)
-        return undefined;
-    const index = indexes.get(map) ?? indexOf(map);
-    indexes.set(map, index);
-    return index.get(key);
-}
-/** Returns a key as text; a key that is not a scalar becomes the empty text. */
-function keyText(key) {
-    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
-}
-function indexOf(map) {
-    // Of several pairs with the same key, a Map keeps the last. In the reversed list, that is the first pair of the YAML
-    // map.
-    return new Map(map.items.map((pair) => [keyText(pair.key), pair]).reverse());
-}
-/**
- * Returns only the first mistake. The library misreads the text after that mistake, so its other complaints mislead.
- */
-function firstSyntaxMistake(complaints, text) {
-    const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
-    if (first === undefined)
-        return undefined;
-    const isTwoLines = rest.some(({ code, offset }) => code === 'MULTILINE_IMPLICIT_KEY' && offset === first.offset);
-    const indented = first.code === 'BLOCK_AS_IMPLICIT_KEY' && isTwoLines ? nextLine(text, first.offset) : undefined;
-    return indented === undefined
-        ? { message: yamlComplaintSentence(first), offset: first.offset }
-        : { message: TOO_FAR, offset: indented };
-}
-const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
-/** The complaints about YAML that is valid but not accepted here. */
-const NOT_SYNTAX = new Set([
-    'BAD_DIRECTIVE',
-    'MULTIPLE_DOCS',
-    'NON_STRING_KEY',
-    'RESOURCE_EXHAUSTION',
-    'TAG_RESOLVE_FAILED',
-]);
-function isSyntax({ code, isWarning }) {
-    return !isWarning && !NOT_SYNTAX.has(code);
-}
-/**
- * Returns the offset of the line that the library reads as a part of the value above it. The library complains at that
- * value. Returns undefined for a value in quotes or brackets.
- */
-function nextLine(text, offset) {
-    const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
-    return found === undefined ? undefined : offset + found.length;
-}
-/**
- * The characters that YAML does not accept; U+FFFD, which stands for bytes that are not UTF-8; and a carriage return
- * without a line feed, which ends a line for YAML but not for our parser.
- */
-const source_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/**
- * Characters that end a line in YAML 1.1 but not in 1.2, and byte order marks after the first character, which only
- * some parsers skip.
- */
-const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
-/**
- * Returns the first character that cannot be read reliably, and its line: `U+0000 in line 3`. Undefined if there is
- * none.
- */
-function unreadableCharacter(text) {
-    return firstMatch(text, source_UNREADABLE);
-}
-/** Like `unreadableCharacter`, for characters that some YAML parsers read as the end of a line, or skip. */
-function ambiguousCharacter(text) {
-    return firstMatch(text, READ_DIFFERENTLY);
-}
-function firstMatch(text, pattern) {
-    const match = pattern.exec(text);
-    if (match === null)
-        return undefined;
-    const line = text.slice(0, match.index).split('\n').length;
-    return `${source_nameOf(match[0])} in line ${line}`;
-}
-function source_nameOf(character) {
-    if (character === '\ufffd')
-        return 'U+FFFD, or bytes that are not UTF-8,';
-    if (character === '\r')
-        return 'a carriage return without a line feed';
-    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
-}
-/**
- * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing from the file, which may
- * be the wrong file and contain secrets.
- */
-function yamlComplaintSentence({ code, message }) {
-    switch (code) {
-        case 'MULTIPLE_DOCS':
-            return 'the file must contain only one YAML document, but another begins here';
-        case 'TAB_AS_INDENT':
-            return 'tabs are not accepted as indentation: use spaces';
-        case 'RESOURCE_EXHAUSTION':
-            return `the file has ${message}: shorten or simplify it`;
-        case 'NON_STRING_KEY':
-            return 'keys must be text';
-        case 'TAG_RESOLVE_FAILED':
-            return 'tags (!) beyond the YAML core schema are not accepted: remove the tag';
-        case 'BAD_DIRECTIVE':
-            return 'directives (%) are not accepted: remove them';
-        case 'BAD_DQ_ESCAPE':
-            return 'not valid YAML: invalid escape sequence in double quotes';
-        default:
-            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
-    }
-}
-/** Removes the text that the parser quotes from the file: everything after a word and a colon. */
-function withoutQuote(message) {
-    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
-}
-function lowerFirst(message) {
-    return message.charAt(0).toLowerCase() + message.slice(1);
-}
-
-;// CONCATENATED MODULE: ./build/core/yaml/strict.js
-
-
-
-
-/** Enough for the honest use of anchors, too few for a bomb. */
-const MAX_ALIAS_COUNT = 100;
-/** Numbers, in any notation of YAML 1.1, of YAML 1.2 or of a reader such as PyYAML. */
-const NUMBER = /^[-+]?(?:0b[01_]+|0x[\da-f_]+|0o[0-7_]+|\d[\d_]*(?::[0-5]?\d)*(?:\.[\d_]*)?(?:e[-+]?\d+)?|\.[\d_]+(?:e[-+]?\d+)?|\.inf|\.nan)$/i;
-/** Words that stand for a truth value, for nothing or for something else in at least one version of YAML. */
-const WORD = /^(?:~|null|y|yes|n|no|true|false|on|off|=|<<|)$/i;
-const DATE = /^\d{4}-(?:\d\d-\d\d$|\d\d?-\d\d?(?:t|\s+)\d\d?:\d\d:\d\d)/i;
-const TEXT_TAG = 'tag:yaml.org,2002:str';
-/** The reason a foreign text is refused. The message continues a sentence that begins with the file's name. */
-class StrictYamlProblem extends Error {
-    /** Whether the text could be read in more than one way, or costs too much. Otherwise, the text is not valid. */
-    isAmbiguous;
-    constructor(message, { isAmbiguous }) {
-        super(message);
-        this.isAmbiguous = isAmbiguous;
-    }
-}
-/**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
- * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws StrictYamlProblem if the
- * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
- */
-function readStrictYaml(text, limits) {
-    refuseAmbiguousText(text, limits);
-    const document = readDocument(runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
-    refuseAmbiguousNodes(document);
-    return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
-}
-/** Returns the node at `path`, or what it is an alias of; null for a key without a value, undefined without a key. */
-function nodeAt(document, path) {
-    return path.reduce((at, key) => {
-        if (!(0,dist/* isCollection */.P3)(at) || !at.has(key))
-            return undefined;
-        const node = at.get(key, true) ?? null;
-        return (0,dist/* isAlias */.Vj)(node) ? node.resolve(document) : node;
-    }, document.contents);
-}
-/** True for a scalar that every reader takes for the same text: it is in quotes, or looks like nothing but text. */
-function isTextForAll(node) {
-    if (!(0,dist/* isScalar */.jn)(node) || typeof node.value !== 'string')
-        return false;
-    if (node.tag !== undefined)
-        return node.tag === TEXT_TAG;
-    return node.type !== 'PLAIN' || ![NUMBER, WORD, DATE].some(form => form.test(node.value));
-}
-function refuseAmbiguousText(text, { bytes }) {
-    if (Buffer.byteLength(text) > bytes)
-        throw ambiguous(`must be at most ${bytes} bytes, but found more`);
-    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
-    if (stranger !== undefined)
-        throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, but found ${stranger}`);
-}
-function readDocument({ document, complaints }) {
-    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
-    if (excess !== undefined)
-        throw ambiguous(`has ${excess.message}`);
-    const mistake = complaints.find(({ isWarning }) => !isWarning);
-    if (mistake !== undefined || document === undefined)
-        throw malformed(`is not one valid YAML document (${cleanForeignText(mistake?.message ?? 'no document')})`);
-    return document;
-}
-/**
- * Refuses repeated keys, merge keys and keys that are not scalars, because their meaning depends on the parser. Also
- * refuses more aliases than `MAX_ALIAS_COUNT`.
- */
-function refuseAmbiguousNodes(document) {
-    let aliases = 0;
-    (0,dist/* visit */.YR)(document, {
-        Alias: () => {
-            aliases++;
-            if (aliases > MAX_ALIAS_COUNT)
-                throw ambiguous(`has more than ${MAX_ALIAS_COUNT} aliases`);
-        },
-        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
-    });
-}
-function refuseAmbiguousKeys(keys) {
-    const seen = new Set();
-    for (const key of keys) {
-        if (!(0,dist/* isScalar */.jn)(key))
-            throw ambiguous('must have plain keys, but found a list, a map or an alias as a key');
-        if (isMergeKey(key))
-            throw ambiguous('must write out the keys of its maps, but found a merge key (<<)');
-        const name = String(key.value);
-        if (seen.has(name))
-            throw ambiguous(`must have each key of a map only once, but found "${cleanForeignText(name, 60)}" twice`);
-        seen.add(name);
-    }
-}
-function isMergeKey({ value, type, tag }) {
-    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
-}
-function toPlainValue(read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        const reason = cleanForeignText(error instanceof Error ? error.message : String(error));
-        throw reason.startsWith('Excessive alias count')
-            ? ambiguous('has aliases of aliases that multiply its content')
-            : malformed(`cannot be read (${reason})`);
-    }
-}
-function ambiguous(message) {
-    return new StrictYamlProblem(message, { isAmbiguous: true });
-}
-function malformed(message) {
-    return new StrictYamlProblem(message, { isAmbiguous: false });
-}
-
-;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
-
-
-
-
-
-
-/** More digits than this are not the same number in every reader. */
-const MAX_VERSION_DIGITS = 15;
-const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
-/** Without `name` and `version`, whose characters count. */
-const schema = object({
-    execution_mode: schemas_nullish(schemas_string()),
-    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
-    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
-    envconfiguration: optional(unknown()),
-});
-const EXPECTED = {
-    execution_mode: 'text',
-    entry_point: 'a path',
-    environment: 'a map with the lists "required" and "optional" of names',
-};
-const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
-/**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
- * the other fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
- * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure, name,
- * version or other value of these fields in it. Ignores unknown keys.
- */
-function parsePluginYaml(text) {
-    const yaml = readYaml(text);
-    const parsed = schema.safeParse(yaml.value);
-    if (!parsed.success)
-        throw notAPlugin(plugin_yaml_problemOf(parsed.error));
-    const problem = unlikeTextProblem(yaml, parsed.data);
-    if (problem !== undefined)
-        throw invalid(problem);
-    return toPluginYaml(parsed.data, yaml.document);
-}
-/** Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not. */
-function pluginYamlProblem(yaml) {
-    const { data, error } = schema.safeParse(yaml.value);
-    return error === undefined ? unlikeTextProblem(yaml, data) : plugin_yaml_problemOf(error);
-}
-/** Returns what is wrong with the first value that is not the same text, or version, for all readers. */
-function unlikeTextProblem({ document }, { environment, ...data }) {
-    const names = ['required', 'optional'].flatMap(list => (environment?.[list] ?? []).map((_, index) => ['environment', list, index]));
-    const texts = ['execution_mode', 'entry_point'].filter(key => (data[key] ?? undefined) !== undefined);
-    for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names]) {
-        const node = nodeAt(document, path);
-        const isVersion = path[0] === 'version';
-        if (node === undefined || isTextForAll(node) || (isVersion && isCanonicalNumber(node)))
-            continue;
-        const except = isVersion ? `, nor a plain number of at most ${MAX_VERSION_DIGITS} digits` : '';
-        return `has a value at ${path.join('.')} that is not text for every YAML parser${except} (quote it)`;
-    }
-    return undefined;
-}
-/** True for a number that every reader reads alike, and that Python prints without an exponent. */
-function isCanonicalNumber(node) {
-    if (!(0,dist/* isScalar */.jn)(node) || node.type !== 'PLAIN' || node.tag !== undefined)
-        return false;
-    const written = node.source ?? '';
-    const isPlain = /^(?:0|[1-9]\d*)(?:\.\d+)?$/.test(written) && !written.startsWith('0.0000');
-    return isPlain && written.replace('.', '').length <= MAX_VERSION_DIGITS;
-}
-function plugin_yaml_problemOf({ issues }) {
-    const path = issues[0]?.path ?? [];
-    return path.length === 0
-        ? 'does not consist of lines "key: value", such as "version: 1.0.0"'
-        : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`;
-}
-function expectedAt([field]) {
-    const expected = EXPECTED[String(field)];
-    return expected === undefined ? '' : ` (${String(field)} must be ${expected})`;
-}
-function readYaml(text) {
-    try {
-        return readStrictYaml(text, PLUGIN_YAML_LIMITS);
-    }
-    catch (error) {
-        if (!(error instanceof StrictYamlProblem))
-            throw error;
-        throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
-    }
-}
-function toPluginYaml(data, document) {
-    return {
-        name: printedBy(nodeAt(document, ['name'])),
-        version: printedBy(nodeAt(document, ['version'])),
-        executionMode: data.execution_mode ?? undefined,
-        entryPoint: data.entry_point ?? undefined,
-        environment: {
-            required: data.environment?.required ?? [],
-            optional: data.environment?.optional ?? [],
-        },
-        // The host may read YAML 1.1, which has more words for true.
-        injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
-    };
-}
-/** Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros. */
-function printedBy(node) {
-    if (!(0,dist/* isScalar */.jn)(node))
-        return undefined;
-    return typeof node.value === 'string' ? node.value : node.source?.replace(/(\.\d+?)0+$/, '$1');
-}
-function notAPlugin(problem) {
-    return new ArtifactError('not_a_plugin', refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"));
-}
-function invalid(rule) {
-    return new ArtifactError('invalid_manifest', refusal(rule));
-}
-function refusal(problem, hint = '') {
-    return `The artifact's plugin.yaml ${problem}, so the artifact was refused. The publisher must fix plugin.yaml${hint}.`;
-}
-const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
-const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
-const directorySchema = schemas_nullish(schemas_string());
-/**
- * Reads a host framework's own `integration.yaml`. Returns the directory in which the framework looks for plugins,
- * relative to the project root; undefined if the file names none. Throws an Error whose message continues a sentence
- * that begins with the file's name.
- */
-function parseIntegrationYaml(text) {
-    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
-    const plugins = expect(rootSchema, value, 'must be a map')?.plugins;
-    const directory = expect(pluginsSchema, plugins, 'must have a map as "plugins"')?.directory;
-    const written = expect(directorySchema, directory, 'must have text as plugins.directory');
-    if (written === undefined || written === null)
-        return undefined;
-    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
-    if (found.success)
-        return found.data;
-    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
-    throw new Error(`has a plugins.directory that ${expected}, but found "${cleanForeignText(written, 100)}"`);
-}
-function expect(schema, value, rule) {
-    const parsed = schema.safeParse(value);
-    if (!parsed.success)
-        throw new Error(rule);
-    return parsed.data;
-}
-
-;// CONCATENATED MODULE: ./build/core/columns.js
-const FINAL_ROUNDS = 3;
-/** The sizes of a UTF-16 unit, and of the number before the text. */
-const UNIT_BYTES = 2;
-const NUMBER_BYTES = 4;
-/**
- * Returns the HalfSipHash-1-3 of a 32-bit number and a UTF-16 text, as an unsigned 32-bit number. Without the key,
- * nobody can choose texts that collide.
- */
-function halfSipHash([low, high], number, text) {
-    let v0 = low;
-    let v1 = high;
-    let v2 = low ^ 0x6c796765;
-    let v3 = high ^ 0x74656462;
-    const words = 2 + (text.length >>> 1);
-    for (let round = 0; round < words + FINAL_ROUNDS; round++) {
-        const word = round < words ? wordAt(round, number, text) : 0;
-        if (round === words)
-            v2 ^= 0xff;
-        v3 ^= word;
-        // SipRound of HalfSipHash. Inline, because a function would have four results.
-        v0 = (v0 + v1) | 0;
-        v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
-        v0 = (v0 << 16) | (v0 >>> 16);
-        v2 = (v2 + v3) | 0;
-        v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
-        v0 = (v0 + v3) | 0;
-        v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
-        v2 = (v2 + v1) | 0;
-        v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
-        v2 = (v2 << 16) | (v2 >>> 16);
-        v0 ^= word;
-    }
-    return (v1 ^ v3) >>> 0;
-}
-/**
- * Returns the word at a position. The first word is the number. Each of the next words has two units of the text. The
- * last word has the length in bytes and, if the number of units is odd, the last unit.
- */
-function wordAt(at, number, text) {
-    if (at === 0)
-        return number;
-    const unit = (at - 1) * 2;
-    if (unit + 1 < text.length)
-        return text.charCodeAt(unit) | (text.charCodeAt(unit + 1) << 16);
-    const rest = unit < text.length ? text.charCodeAt(unit) : 0;
-    return ((NUMBER_BYTES + text.length * UNIT_BYTES) << 24) | rest;
-}
-const INITIAL_SLOTS = 1024;
-/** A slot has two words: a hash, and a number plus one. In an empty slot, both words are zero. */
-const SLOT_WORDS = 2;
-/** The share of slots that may be taken, so that a search soon reaches an empty slot. */
-const MAX_FILLING = 1 / 2;
-/** A hash table of numbers, with open addressing, outside the JavaScript heap. */
-class HashIndex {
-    #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS);
-    #count = 0;
-    /** Adds a number below 2^32 - 1 under a 32-bit hash. Several numbers may have the same hash. */
-    add(hash, number) {
-        if (this.#count >= this.#slots * MAX_FILLING)
-            this.#grow();
-        this.#put(hash, number);
-        this.#count += 1;
-    }
-    /** Returns a number that was added under this hash and for which `isRight` is true, or undefined. */
-    find(hash, isRight) {
-        for (let slot = this.#slotOf(hash);; slot = this.#slotOf(slot + 1)) {
-            const number = this.#numberIn(slot);
-            if (number === -1)
-                return undefined;
-            if (this.#words[slot * SLOT_WORDS] === hash && isRight(number))
-                return number;
-        }
-    }
-    get #slots() {
-        return this.#words.length / SLOT_WORDS;
-    }
-    #slotOf(hash) {
-        return hash % this.#slots;
-    }
-    /** Returns -1 for an empty slot. */
-    #numberIn(slot) {
-        return this.#words[slot * SLOT_WORDS + 1] - 1;
-    }
-    #put(hash, number) {
-        let slot = this.#slotOf(hash);
-        while (this.#numberIn(slot) !== -1)
-            slot = this.#slotOf(slot + 1);
-        this.#words[slot * SLOT_WORDS] = hash;
-        this.#words[slot * SLOT_WORDS + 1] = number + 1;
-    }
-    #grow() {
-        const before = this.#words;
-        this.#words = new Uint32Array(before.length * 2);
-        for (let at = 0; at < before.length; at += SLOT_WORDS) {
-            const number = before[at + 1] - 1;
-            if (number !== -1)
-                this.#put(before[at], number);
-        }
-    }
-}
-/** The initial room for numbers. */
-const INITIAL_LENGTH = 1024;
-/**
- * Many numbers by index, outside the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
- */
-class NumberColumn {
-    #Kind;
-    #numbers;
-    #length = 0;
-    constructor(kind) {
-        this.#Kind = kind === 'int32' ? Int32Array : Float64Array;
-        this.#numbers = new this.#Kind(INITIAL_LENGTH);
-    }
-    get length() {
-        return this.#length;
-    }
-    add(number) {
-        if (this.#length === this.#numbers.length)
-            this.#grow();
-        this.#numbers[this.#length] = number;
-        this.#length += 1;
-    }
-    /** Replaces the number at an index below `length`. */
-    set(index, number) {
-        this.#numbers[index] = number;
-    }
-    /** Returns the number at an index below `length`. */
-    at(index) {
-        return this.#numbers[index];
-    }
-    #grow() {
-        const { buffer } = this.#numbers;
-        this.#numbers = new this.#Kind(buffer.transfer(buffer.byteLength * 2));
-    }
-}
-/** The number of texts in one block. */
-const BLOCK_TEXTS = 1024;
-/** The initial room for each text, enough for most names. */
-const BYTES_PER_TEXT = 32;
-/** The maximum number of UTF-8 bytes that one UTF-16 unit can need. */
-const BYTES_PER_UNIT = 3;
-/**
- * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string twice
- * before leaving it alone. It would then double the room for new objects. A lone surrogate becomes U+FFFD, as in every
- * path that is passed to the system.
- */
-class PackedTexts {
-    #blocks = [];
-    #length = 0;
-    get length() {
-        return this.#length;
-    }
-    add(text) {
-        const at = this.#length % BLOCK_TEXTS;
-        if (at === 0)
-            this.#blocks.push(newBlock());
-        const block = this.#blocks.at(-1);
-        const start = block.ends[at - 1] ?? 0;
-        reserve(block, start + text.length * BYTES_PER_UNIT);
-        block.ends[at] = start + block.bytes.write(text, start);
-        this.#length += 1;
-    }
-    /** Returns the text with this number, which must be below `length`. */
-    at(index) {
-        const { bytes, ends } = this.#blocks[Math.floor(index / BLOCK_TEXTS)];
-        const at = index % BLOCK_TEXTS;
-        return bytes.toString('utf8', ends[at - 1] ?? 0, ends[at]);
-    }
-}
-function newBlock() {
-    return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) };
-}
-/** Makes sure that a block has room for this many bytes. If the block must grow, frees the old memory at once. */
-function reserve(block, bytes) {
-    const { buffer, length } = block.bytes;
-    if (bytes > length)
-        block.bytes = Buffer.from(buffer.transfer(Math.max(bytes, length * 1.5)));
-}
-
-;// CONCATENATED MODULE: ./build/install/files/extracted-tree.js
-
-/**
- * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
- * function is first called, because most plans name no file.
- */
-function pathTest(files) {
-    let paths;
-    return path => {
-        paths ??= pathsOf(files);
-        return paths.has(path);
-    };
-}
-/** Returns the paths of all files. */
-function pathsOf(files) {
-    const paths = new Set();
-    for (const { path } of files)
-        paths.add(path);
-    return paths;
-}
-/**
- * A fixed number of extracted files, in the order of their places. Each place is set once, in any order. A file is an
- * object only while it is used.
- */
-class FileList {
-    length;
-    #texts = new PackedTexts();
-    #rows;
-    #sizes;
-    #modes;
-    constructor(length) {
-        this.length = length;
-        this.#rows = new Uint32Array(length);
-        this.#sizes = new Float64Array(length);
-        this.#modes = new Uint16Array(length);
-    }
-    set(place, { path, size, mode, sha256, stamp = '' }) {
-        this.#rows[place] = this.#texts.length;
-        this.#sizes[place] = size;
-        this.#modes[place] = mode;
-        for (const text of [path, sha256, stamp])
-            this.#texts.add(text);
-    }
-    *[Symbol.iterator]() {
-        for (let place = 0; place < this.length; place++)
-            yield this.#at(place);
-    }
-    #at(place) {
-        const row = this.#rows[place];
-        const stamp = this.#texts.at(row + 2);
-        return {
-            path: this.#texts.at(row),
-            size: this.#sizes[place],
-            mode: this.#modes[place],
-            sha256: this.#texts.at(row + 1),
-            ...(stamp !== '' && { stamp }),
-        };
-    }
-}
-/**
- * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
- * lead out of it.
- */
-function treeBelow({ files, symlinks, directories }, folder) {
-    const isBelow = (path) => path.startsWith(`${folder}/`);
-    const below = (path) => path.slice(folder.length + 1);
-    return {
-        files: files.filter(({ path }) => isBelow(path)).map(file => ({ ...file, path: below(file.path) })),
-        symlinks: symlinks
-            .filter(({ path }) => isBelow(path))
-            .map(({ path, target, file, reach }) => {
-            return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
-        }),
-        directories: directories.filter(isBelow).map(below),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/trees/compare.js
-
-
-
-
-
-
-
-/** The maximum number of added paths that are listed: a service may have written millions. */
-const MAX_ADDED = 10_000;
-/**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Does not read a file whose inode and times
- * show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
- * Throws any error from reading the record, the system's error, and the signal's reason once the signal is aborted.
- */
-async function compareTree(tree, record, signal) {
-    const instead = findNoDirectory(tree.root);
-    const difference = { added: [], removed: [], changed: [], ...(instead && { instead }) };
-    for await (const { recorded, found } of findDifferences(tree, record, signal)) {
-        if (recorded !== undefined)
-            difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
-        else if (difference.added.length < MAX_ADDED)
-            difference.added.push(found.path);
-        else
-            difference.uncounted = true;
-    }
-    return difference;
-}
-/**
- * Compares as `compareTree` does, and yields the differences in the order of their paths. If there is no directory,
- * every recorded path counts as missing.
- */
-async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, record, signal) {
-    signal?.throwIfAborted();
-    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
-    const isKept = isBelow(keepPaths);
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory, onStamp }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (recorded === undefined) {
-            if (found !== undefined && !isCache(found.path))
-                yield { recorded, found };
-        }
-        else if (isKept(recorded.path))
-            continue;
-        else if (found === undefined)
-            yield { recorded, found };
-        else {
-            // Most files need not be read, and awaiting each result would take longer than the comparison.
-            const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }));
-            if (!isSame)
-                yield { recorded, found };
-        }
-    }
-}
-/** Returns the type of entry found instead of a directory; undefined if the path is a directory. */
-function findNoDirectory(root) {
-    const stat = lstatIfPresentSync(root);
-    if (stat === undefined)
-        return 'nothing';
-    if (stat.isDirectory())
-        return undefined;
-    if (stat.isSymbolicLink())
-        return 'symlink';
-    return stat.isFile() ? 'file' : 'other';
-}
-/**
- * True for a path in a directory where Python itself writes its caches: an unrecorded file there is not a difference.
- */
-function isCache(path) {
-    return /(?:^|\/)__pycache__\//.test(path);
-}
-/**
- * True if the found item matches the recorded item; undefined if only the bytes of a file can show whether they match.
- */
-function compareStates(recorded, found) {
-    if (!isSameKind(recorded, found) || recorded.content !== found.content)
-        return false;
-    return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
-}
-/** True if the found item matches the recorded item. Reads a file only if the size, mode and stamp do not decide. */
-async function isAsRecorded(recorded, found, tree) {
-    return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree));
-}
-/** True if a file has the bytes of the recorded file. Reads the file only if the sizes are equal. */
-async function hasSameBytes(recorded, found, { root, digester }) {
-    if (recorded.content !== found.content)
-        return false;
-    try {
-        return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
-    }
-    catch (error) {
-        // Another process has just removed or replaced the file, or made it unreadable.
-        if (isAbsent(error) || isBarred(error))
-            return false;
-        throw error;
-    }
-}
-/** True if an item of a tree or of its record is a regular file. */
-function isFile({ kind }) {
-    return kind !== 'link' && kind !== 'other';
-}
-/** An item from a record of an earlier version of the action has no mode. */
-function isSameKind({ kind }, found) {
-    return kind === found.kind || (kind === 'file' && isFile(found));
-}
-/** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */
-function* pairUp(record, tree) {
-    let found = tree.next();
-    for (const recorded of record) {
-        for (; !found.done; found = tree.next()) {
-            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
-                break;
-            yield { found: found.value };
-        }
-        if (found.done || found.value?.path !== recorded.path) {
-            yield { recorded };
-            continue;
-        }
-        yield { recorded, found: found.value };
-        found = tree.next();
-    }
-    for (; !found.done; found = tree.next())
-        yield { found: found.value };
-}
-/**
- * The stamps of everything in a tree when it was scanned. They show later, without the tree's record, whether the tree
- * has changed.
- */
-class TreeStamps {
-    /** Paths, each followed by its stamp. */
-    #seen = new PackedTexts();
-    #inRoot = 0;
-    /** For a directory, `stamp` must be from before the directory was listed. */
-    see(path, stamp) {
-        this.#seen.add(path);
-        this.#seen.add(stamp);
-        if (!path.includes('/'))
-            this.#inRoot += 1;
-    }
-    /**
-     * True if nothing in this tree has changed since the scan. Ignores the stamp of the root, because the tree may have
-     * been moved, but compares the number of entries in the root. A directory counts as changed if a kept path was moved
-     * out of it. Throws the signal's reason once the signal is aborted.
-     */
-    async areThoseOf({ root, keepPaths }, signal) {
-        const slice = new TimeSlice(signal);
         try {
-            if (!(0,external_node_fs_namespaceObject.lstatSync)(root).isDirectory())
-                return false;
-            const isKept = isBelow(keepPaths);
-            if ((0,external_node_fs_namespaceObject.readdirSync)(root).filter(name => !isKept(name)).length !== this.#inRoot)
-                return false;
-            for (let at = 0; at < this.#seen.length; at += 2) {
-                const [path, stamp] = [this.#seen.at(at), this.#seen.at(at + 1)];
-                if (slice.isOver())
-                    await slice.giveBack();
-                if (stampOf((0,external_node_fs_namespaceObject.lstatSync)(`${root}/${path}`, { bigint: true })) !== stamp)
-                    return false;
-            }
+            if (await undoAnnounced(changeLog, newest, { latest, pending }))
+                wasChanged = true;
+            pending.splice(pending.indexOf(newest), 1);
+        }
+        catch (error) {
+            failure ??= { seq: newest.seq, error };
+        }
+    }
+    if (failure === undefined)
+        return wasChanged;
+    if (!isAnyMade(root, pending))
+        return true;
+    throw rollbackFailed(pending, failure.error);
+}
+/** Undoes one change, and records in the journal that it is undone. Returns whether the change had been made. */
+async function undoAnnounced({ root, journal, log, onLost }, announced, { latest, pending }) {
+    const { change } = announced;
+    const { wasMade, setAside, ...missing } = await undoChange(root, change);
+    const wasCertain = wasCertainlyMade(announced, latest);
+    // The new version may have moved this path elsewhere. The undo stops here once, so that an operator can put the path
+    // back. When the undo is repeated, no newer change is left, so it continues without the path.
+    if (missing.lost !== undefined && wasCertain && change.type === 'move')
+        throw new Error(`${change.from} was moved to ${change.to} for the new version, and is now at neither path. The new version may have renamed or removed it: put it back at one of these paths, or the next run restores the old version without it`);
+    for (const path of setAside)
+        log.warning(`Another process put files in the way of the rollback. They were moved to ${path}.`);
+    const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined);
+    const older = pending.map(other => other.change);
+    const problem = lost && describeLost(lost, older);
+    if (problem !== undefined) {
+        log.warning(`${problem}.`);
+        onLost?.(problem);
+    }
+    const undone = undoneRecord(announced, wasMade || wasCertain);
+    await journal.append(problem === undefined ? undone : { ...undone, lost: problem });
+    if (wasMade && lost === undefined && change.type !== 'make_directory')
+        log.info(describeUndo(change));
+    return wasMade;
+}
+/** True if any of these changes is still in effect. If none is, the host is exactly as it was before them. */
+function isAnyMade(root, pending) {
+    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
+}
+/**
+ * Removes from `pending` the changes that an earlier undo has undone but not recorded, and records that they are
+ * undone. Returns whether the oldest undone move had certainly been made, that is, whether a newer change was announced
+ * after that move.
+ */
+async function dropUndone({ root, journal }, pending) {
+    const latest = pending.at(-1)?.seq ?? 0;
+    const oldest = pending[findBack(root, pending)];
+    for (const change of pending.splice(firstUndone(root, pending)).reverse())
+        await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
+    return oldest !== undefined && wasCertainlyMade(oldest, latest);
+}
+/**
+ * True if another change was announced after this change's record. The creation of a directory does not count as made.
+ */
+function wasCertainlyMade({ seq, change }, latest) {
+    return seq < latest && change.type !== 'make_directory';
+}
+/**
+ * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
+ * is undone, so are all changes that were announced after it. Each of the changes that were announced together with
+ * that change may or may not have been made, because any of them may have survived a power cut.
+ */
+function firstUndone(root, pending) {
+    const index = findBack(root, pending);
+    if (index === -1)
+        return pending.length;
+    const [{ seq, nth } = { seq: 0 }] = pending.slice(index);
+    if (nth === undefined)
+        return index;
+    const newer = pending.findIndex(change => change.seq > seq);
+    return newer === -1 ? pending.length : newer;
+}
+/**
+ * Returns the index of the oldest move whose source is back in its place, or -1. A source that a newer change has put
+ * there does not count.
+ */
+function findBack(root, pending) {
+    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
+    return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
+}
+function rollbackFailed(pending, error) {
+    const found = asSentence(cleanForeignText(error instanceof Error ? error.message : String(error)));
+    const left = pending
+        .map(({ change }) => describeChange(change))
+        .reverse()
+        .join('; ');
+    return new RollbackError('rollback_failed', `The old version could not be restored: ${found} Not undone: ${left}. ` +
+        'Remove the cause and run again: the next run repairs the host first.', { cause: error });
+}
+
+;// CONCATENATED MODULE: ./build/install/recovery/dead-run.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+const MAX_RECOVERIES = 5;
+/**
+ * Reads the records of a dead run. Returns no records if the run left no journal. Throws DeploymentError `inconsistent`
+ * for a journal that is damaged, cannot be read, or was not written by this action.
+ */
+function readRecords({ root, journal: path }) {
+    try {
+        const records = readJournal(path) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(path)))
+            throw new JournalDamage('a change was made whose announcement follows a torn record');
+        return records;
+    }
+    catch (error) {
+        if (!(error instanceof JournalDamage))
+            throw unreadable(path, error);
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins, services and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
+    }
+}
+function unreadable(path, error) {
+    const { message } = toHostError(error, `reading ${path}`);
+    return new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message} Only a run that can read the journal knows whether the host must be repaired.`, { cause: toDeployError(error) });
+}
+/** Refuses a dead run that 5 other runs could not roll back: throws DeploymentError `inconsistent`. */
+function verifyRecoverable(host, records) {
+    const [begin] = records;
+    if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
+        return;
+    const { deployment_id: id, slug } = begin.facts;
+    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and its journal ${host.layout.journal}, repair the host by hand, then remove the journal.`);
+}
+/** Refuses a dead run whose rollback failed and whose changes may remain: throws DeploymentError `inconsistent`. */
+function verifyRestored(layout, records) {
+    const rollback = findEnd(records)?.rollback;
+    const [begin] = records;
+    if (begin?.record === 'begin' && rollback?.restored === false && isInDoubt(layout))
+        throw stillInconsistent(begin, rollback);
+}
+function stillInconsistent({ facts }, { problems }) {
+    return new DeploymentError('inconsistent', `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.map(asSentence).join(' ')}`);
+}
+/**
+ * True if files may have to be rolled back: the journal has no commit, and no end after which all files are restored.
+ * Only the attempts at such a rollback are limited.
+ */
+function needsRollback(records) {
+    const known = findEnd(records);
+    return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
+}
+/**
+ * True if this host may have neither version intact, according to the journal of a dead run, or if that journal cannot
+ * be read. After a commit, the host has exactly the new version. If the announced changes were never made, or were
+ * undone, the host has exactly the old version. Changes nothing.
+ */
+function isInDoubt({ root, journal }) {
+    try {
+        const records = readJournal(journal) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(journal)))
             return true;
-        }
-        catch {
-            signal.throwIfAborted();
-            return false;
-        }
+        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
+    }
+    catch {
+        return true;
     }
 }
-/** The maximum number of paths. There is a limit, because each path is moved separately. */
-const MAX_STRAYS = 2000;
-/**
- * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths. For a cache
- * that is entirely unrecorded, returns only the path of the cache. A process that could write to the tree may have put
- * code in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the
- * signal's reason once the signal is aborted.
- */
-async function findStrayCaches({ root, keepPaths }, record, signal) {
-    const slice = new TimeSlice(signal);
-    const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf));
-    const strays = new Set();
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (recorded !== undefined || found === undefined || !isCache(found.path))
-            continue;
-        const cache = cacheOf(found.path);
-        strays.add(known.has(cache) ? found.path : cache);
-        if (strays.size > MAX_STRAYS)
-            return undefined;
-    }
-    return [...strays];
+/** Returns the places that a run has moved trees into or out of, or was about to. */
+function changedPlaces(records) {
+    return placesIn(records.flatMap(announcedIn));
 }
-/** Returns the outermost cache that contains the path. */
-function cacheOf(path) {
-    return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
-}
-/** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
-const compare_MAX_BYTES = 256 * 1024 * 1024;
-/** The minimum number of bytes that each unrecorded file or symlink counts as. */
-const BYTES_PER_FILE = 1024;
-/** The number of symlinks in a chain that an archive may contain. */
-const MAX_LINKS = 40;
-/**
- * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
- * unrecorded files, and those whose size or stamp differs from the record. Returns undefined if these files would
- * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
- * the returned file that it leads to, if there is one. Throws any error from reading the record, the system's error,
- * and the signal's reason once the signal is aborted.
- */
-async function describeTree({ root, keepPaths }, record, signal) {
-    let room = compare_MAX_BYTES;
-    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (found === undefined || (recorded === undefined && isCache(found.path)))
-            continue;
-        const known = knownDigest(recorded, found);
-        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
-        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        // Two names that are not UTF-8 may look equal, and no record contains a path twice.
-        if (room < 0 || found.path === items.at(-1)?.path)
-            return undefined;
-        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
-        items.push({ ...found, sha256 });
-    }
-    return withLinkedDigests(items);
-}
-function knownDigest(recorded, { content, stamp }) {
-    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
-}
-function withLinkedDigests(items) {
-    const byPath = new Map(items.map(item => [item.path, item]));
-    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
-}
-function digestBehind(link, byPath) {
-    let item = link;
-    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
-        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
-    return item?.sha256;
-}
-
-;// CONCATENATED MODULE: external "node:string_decoder"
-const external_node_string_decoder_namespaceObject = require("node:string_decoder");
-;// CONCATENATED MODULE: ./build/install/trees/record.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const record_WINDOW_BYTES = 64 * 1024;
-/**
- * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
- * caller uses the items. The items are verified only once all of them have been read without an error.
- *
- * Throws TreeRecordDamage or the system's error. For a record of an earlier version of the action, throws as
- * `readEarlierRecord` does.
- */
-function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
-    if (record !== undefined) {
-        const fd = openIfPresentSync(treeRecordPath(layout, record));
-        return fd === undefined ? undefined : readItems(fd, record);
-    }
-    return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
+/** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */
+function countAttempts({ run }, records) {
+    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
+    runs.delete(run.id);
+    return runs.size;
 }
 /**
- * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
- * first and leaves the lines unparsed, so it takes a fifth of the time that `readTreeRecord` takes for all items.
- * Throws as `readTreeRecord` does, before the first line.
+ * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if the hub has
+ * not accepted that report.
  */
-function readRecordLines(layout, identity) {
-    const { tree_record: record } = identity;
-    if (record === undefined) {
-        const items = readTreeRecord(layout, identity);
-        return items && [...items].map(asLine);
-    }
-    const fd = openIfPresentSync(treeRecordPath(layout, record));
-    return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
+function dead_run_findAccepted(records) {
+    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
+    return last?.record === 'reported' ? last.attempts : undefined;
+}
+/** Returns the end that the run, or an earlier recovery of it, has recorded. */
+function findEnd(records) {
+    return records.findLast(entry => entry.record === 'end')?.end;
+}
+/** True if the run, or an earlier recovery of it, has left services to restore. */
+function wasUnfinished(records) {
+    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
+}
+/** Returns the state in which a run was interrupted: its last state that does not end its flow. */
+function interruptedState({ flows }, { facts, states }) {
+    const flow = flows[flowOf(facts)];
+    return states.findLast(({ state }) => statesAfter(flow, state)?.length !== 0)?.state ?? 'pending';
 }
 /**
- * Opens a version's record to look up single items, at a tenth of the cost of reading all of them. Returns undefined if
- * the version has no record. Throws as `readTreeRecord` does, before any lookup.
+ * Checks that no other run is changing the host, and that none died after it had announced a change. Throws as
+ * `findUnended` does. Also throws DeploymentError `inconsistent` if the rollback of an earlier run failed and the host
+ * may have neither version intact. Throws `locked` if another run is changing the host, or was interrupted and can be
+ * recovered.
  */
-function openTreeRecord(layout, identity) {
-    const { tree_record: record } = identity;
-    if (record === undefined) {
-        const items = readTreeRecord(layout, identity);
-        const found = items && new Map([...items].map(item => [item.path, item]));
-        return found && (path => found.get(path));
-    }
-    const fd = openIfPresentSync(treeRecordPath(layout, record));
-    return fd === undefined ? undefined : findIn(readWholeRecord(fd, record));
+async function requireAtRest(host, signal) {
+    const { layout } = host;
+    const other = await findUnended(host, signal);
+    if (other === undefined || ('records' in other && !hasAnnounced(other.records)))
+        return;
+    if ('records' in other)
+        verifyRestored(layout, other.records);
+    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended, or when the next deployment or dist/recover.js has recovered this host.`);
 }
-function findIn({ text, recordedAt }) {
-    return path => {
-        const end = text.indexOf(`\t${record_quote(path)}\n`);
-        if (end === -1)
-            return undefined;
-        const start = text.lastIndexOf('\n', end) + 1;
-        return record_parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
-    };
+/**
+ * Finds the run whose journal is on this host, if there is one. A live run that has announced nothing yet, because it
+ * is still downloading, does not count. Throws DeploymentError `inconsistent` if that run
+ * cannot be recovered, and as `readUnended` and `requireNothingStranded` do.
+ */
+async function findUnended(host, signal) {
+    requireNothingStranded(host.layout);
+    const other = await readUnended(host.layout, signal);
+    if (other !== undefined && 'records' in other)
+        verifyRecoverable(host, other.records);
+    return other;
 }
-/** Closes the descriptor. */
-function readWholeRecord(fd, name) {
+/**
+ * Finds the same run as `findUnended`, even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords`
+ * do.
+ */
+async function readUnended(layout, signal) {
+    if (!pathExistsSync(layout.journal))
+        return undefined;
+    const holder = await describeLiveHolder(layout.lock, signal);
+    if (holder !== undefined)
+        return isAnnounced(layout) ? { holder } : undefined;
+    const records = readRecords(layout);
+    return records.length === 0 ? undefined : { records };
+}
+/** True if the journal announces a change, even an undone one, or cannot be read. */
+function isAnnounced({ journal }) {
     try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-        if (!stat.isFile())
-            throw new TreeRecordDamage('it is not a regular file');
-        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
-        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
-            throw new TreeRecordDamage('its content does not match the digest in its name');
-        return { text, recordedAt: String(stat.mtimeNs) };
+        return hasAnnounced(readJournal(journal) ?? []);
     }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    catch {
+        return true;
     }
 }
-/** Closes the descriptor. */
-function* readItems(fd, name) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-        if (!stat.isFile())
-            throw new TreeRecordDamage('it is not a regular file');
-        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        const recordedAt = String(stat.mtimeNs);
-        let before = '';
-        for (const line of linesOf(fd, found)) {
-            const item = record_parseLine(line, recordedAt);
-            if (before !== '' && comparePaths(before, item.path) >= 0)
-                throw new TreeRecordDamage(`its line for ${item.path} is out of order`);
-            before = item.path;
-            yield item;
-        }
-        if (found.digest('hex') !== name)
-            throw new TreeRecordDamage('its content does not match the digest in its name');
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
+function hasAnnounced(records) {
+    return records.some(({ record }) => REQUIRED.has(record));
 }
-function* linesOf(fd, digest) {
-    const [window, decoder] = [Buffer.allocUnsafe(record_WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
-    let rest = '';
-    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
-        const bytes = window.subarray(0, count);
-        digest.update(bytes);
-        const text = rest + decoder.write(bytes);
-        let start = 0;
-        for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', start)) {
-            yield text.slice(start, end);
-            start = end + 1;
-        }
-        rest = text.slice(start);
-    }
-    if (rest !== '')
-        throw new TreeRecordDamage('its last line is truncated');
-}
+
+;// CONCATENATED MODULE: ./build/install/reports/audit.js
+
+
+
+
+
+
+
+
+
+
+
 /** Follows no symlink and waits for no pipe. */
-function openIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    }
-}
-const treeSchema = schemas_lazy(() => object({
-    files: array(object({
-        path: innerPathSchema,
-        sha256: digestSchema,
-        size: schemas_int().check(_nonnegative()),
-        mode: literal([0o644, 0o755]),
-    })),
-    symlinks: array(object({
-        path: innerPathSchema,
-        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /**
-         * The digest of the file that the symlink leads to in the end, after any other symlinks; absent if there is
-         * no such file.
-         */
-        sha256: exactOptional(digestSchema),
-    })),
-}));
+const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_APPEND | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
+/** How far back to look for a line that a dead run has already written. */
+const TAIL_BYTES = 64 * 1024;
+const audit_MAX_BYTES = 16 * 1024 * 1024;
+/** The maximum number of audit files: the current one and the earlier ones. */
+const MAX_FILES = 4;
 /**
- * Returns the items in a record of an earlier version of the action, in order; undefined if there is no such record.
- * The name of the record is the digest of its entries. Trees that differed only in modes shared one such record, so its
- * modes are not returned. Throws TreeRecordDamage, or as `readStateFileSync` does.
+ * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
+ * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has reached 16 MiB,
+ * a single rename adds the time to the file's name, and a new file begins. At most four files are kept.
  */
-function readEarlierRecord(path, digest) {
-    const text = readStateFileSync(path);
-    if (text === undefined)
-        return undefined;
-    const { files, symlinks } = parseTree(text, digest);
-    return inTreeOrder([
-        ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
-        ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
-    ]);
-}
-function parseTree(text, digest) {
-    try {
-        const tree = record_completed(treeSchema.parse(JSON.parse(text)));
-        if (digestOf(tree) === digest)
-            return tree;
-    }
-    catch (error) {
-        throw new TreeRecordDamage(describeDamage(error), { cause: error });
-    }
-    throw new TreeRecordDamage('its files do not match the digest in its name');
-}
-function digestOf({ files, symlinks }) {
-    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
-    return tree_digest_treeDigest([...files, ...throughLinks]);
-}
-/** In the oldest records, only a symlink's target shows which file the symlink leads to. */
-function record_completed({ files, symlinks }) {
-    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
-    const known = symlinks.map(symlink => {
-        const sha256 = symlink.sha256 ?? digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(symlink.path), symlink.target));
-        return sha256 === undefined ? symlink : { ...symlink, sha256 };
-    });
-    return { files, symlinks: known };
-}
-/**
- * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
- * which belong to the host.
- */
-function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
-    const isKept = isBelow(keepPaths);
-    const links = linkItems({ files, symlinks }, stampOf);
-    let link = links.next();
-    for (const file of files) {
-        for (; !link.done && comparePaths(link.value.path, file.path) < 0; link = links.next())
-            if (!isKept(link.value.path))
-                yield link.value;
-        const { path, sha256 } = file;
-        if (!isKept(path))
-            yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
-    }
-    for (; !link.done; link = links.next())
-        if (!isKept(link.value.path))
-            yield link.value;
-}
-function* linkItems({ files, symlinks }, stampOf) {
-    if (symlinks.length === 0)
+async function appendAudit({ layout, secrets }, report) {
+    const known = redactReport(report, secrets);
+    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known;
+    const { host_id, run, sources } = known;
+    const line = {
+        at: report.completed_at,
+        deployment_id,
+        contract,
+        kind,
+        slug,
+        id,
+        version,
+        previous_version,
+        artifact_sha256,
+        outcome,
+        error_code: report.error?.code ?? null,
+        host_id,
+        actor: run.actor,
+        run_url: run.url,
+        ...(sources === undefined ? {} : { sources }),
+    };
+    const [path, text] = [auditPath(layout), JSON.stringify(line)];
+    if ((await appendLine(path, text)) === 'written')
         return;
-    const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]));
-    for (const symlink of inTreeOrder(symlinks)) {
-        const { path, target, file } = symlink;
-        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
-    }
+    await rotate(layout);
+    await appendLine(path, text);
 }
-/**
- * Returns the items of `itemsOf` with their stamps in the folder of the extracted tree. Reads the unknown stamps from
- * that folder.
- */
-function stagedItems({ tree, staged }, keepPaths) {
-    return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
-}
-/**
- * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
- * the first error after trying to remove all of them.
- */
-function pruneTreeRecords({ trees }, used) {
-    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
-        if (record !== undefined)
-            return [`${record}.tree`];
-        return digest === null ? [] : [`${digest}.json`];
-    }));
-    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
-    const errors = [];
-    for (const name of stale) {
-        try {
-            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
-        }
-        catch (error) {
-            errors.push(error);
-        }
-    }
-    if (errors.length > 0)
-        throw errors[0];
-}
-/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
-const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
-/** The line of a file from a record of an earlier version of the action: its digest, `file` and its size. */
-const WITHOUT_MODE = /^[^\t]*\tfile\t/;
-const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
-/** Returns the line of an item, with its line break. */
-function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
-    return `${sha256}\t${kind}\t${record_quote(content)}\t${stamp}\t${record_quote(path)}\n`;
-}
-/**
- * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
- * later gets no stamp, because another change may have followed in the same tick of the file system's clock. A change
- * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
- */
-function record_parseLine(line, recordedAt) {
-    if (!LINE.test(line))
-        throw new TreeRecordDamage('it has a line that this action does not write');
-    const kindAt = line.indexOf('\t') + 1;
-    const contentAt = line.indexOf('\t', kindAt) + 1;
-    const stampAt = line.indexOf('\t', contentAt) + 1;
-    const pathAt = line.lastIndexOf('\t') + 1;
-    const path = unquote(line.slice(pathAt));
-    if (LEAVES_TREE.test(path))
-        throw new TreeRecordDamage('it has a path that leaves the tree');
-    const changedAt = line.slice(line.lastIndexOf('\t', pathAt - 2) + 1, pathAt - 1);
-    return {
-        path,
-        kind: line.slice(kindAt, contentAt - 1),
-        content: unquote(line.slice(contentAt, stampAt - 1)),
-        stamp: isEarlier(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
-        sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
-    };
-}
-/** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
-function isEarlier(time, other) {
-    if (time === '' || time.startsWith('-') || other.startsWith('-'))
-        return false;
-    return time.length < other.length || (time.length === other.length && time < other);
-}
-/** Returns the line that an item would have. */
-function asLine({ sha256 = '-', kind, content, path }) {
-    return { path, fields: `${sha256}\t${kind}\t${record_quote(content)}` };
-}
-/** True if two lines have the same content. An item from a record of an earlier version of the action has no mode. */
-function isAlike({ fields }, other) {
-    if (fields === other.fields)
-        return true;
-    return ((WITHOUT_MODE.test(fields) || WITHOUT_MODE.test(other.fields)) && withoutMode(fields) === withoutMode(other.fields));
-}
-/** Returns the unparsed lines of a record whose digest was verified, in order. */
-function* linesIn(text) {
-    for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
-        const path = text.lastIndexOf('\t', end) + 1;
-        const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1);
-        yield { path: unquote(text.slice(path, end)), fields: text.slice(start, stamp) };
-    }
-}
-/**
- * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
- * lines. Host files may have any name.
- */
-function record_quote(text) {
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
-}
-function unquote(text) {
-    if (!text.startsWith('"'))
-        return text;
-    const value = parseQuoted(text);
-    if (typeof value !== 'string')
-        throw new TreeRecordDamage('it has a quoted text that this action does not write');
-    return value;
-}
-function parseQuoted(text) {
+/** Writes nothing into a full file. Also returns `written` if the file already has the line. */
+async function appendLine(path, text) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
     try {
-        return JSON.parse(text);
+        const lines = readTail(fd).split('\n');
+        if (lines.some(known => keyOf(known) === keyOf(text)))
+            return 'written';
+        if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= audit_MAX_BYTES)
+            return 'full';
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await syncFile(fd);
+        return 'written';
     }
-    catch {
-        return undefined;
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-function withoutMode(fields) {
-    return fields.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t');
+/** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
+async function rotate(layout) {
+    const time = new Date().toISOString().replaceAll(':', '-');
+    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
+    await syncDirectory(layout.own);
+    const rotated = (0,external_node_fs_namespaceObject.readdirSync)(layout.own).filter(name => ROTATED.test(name));
+    for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES))
+        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
 }
-/** Returns the tree digest of these items: a symlink to a file counts with the bytes of that file. */
-function digestOfItems(items) {
-    return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
-}
-/** Returns the `TreeIdentity` in a row, without the row's other fields. */
-function record_identityOf({ tree_digest, tree_record }) {
-    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
-}
-/** The path of a version's record. */
-function recordPath(layout, { tree_digest, tree_record }) {
-    return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
-}
-/** A tree record that is not as this action wrote it; the message says what is wrong. */
-class TreeRecordDamage extends Error {
-    name = 'TreeRecordDamage';
-}
+const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
 /**
- * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
- * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
- * stays valid when the tree is moved. Works in slices.
+ * Identifies a line by its deployment and outcome. Ignores the time, because a recovery may find the same outcome at
+ * another time.
  */
-async function writeTreeRecord(layout, items, signal) {
-    const temporary = temporaryName(`${layout.trees}/record`);
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
-        let identity;
-        try {
-            identity = await writeItems(fd, items, signal);
-            await syncFile(fd);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
-        await syncDirectory(layout.trees);
-        return identity;
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-}
-async function writeItems(fd, items, signal) {
-    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
-    let [lines, digested, separator] = ['', '', ''];
-    const flush = () => {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
-        record.update(lines);
-        digest.update(digested);
-        [lines, digested] = ['', ''];
-    };
-    for (const item of items) {
-        lines += lineOf(item);
-        if (item.sha256 !== undefined) {
-            digested += `${separator}${item.path}:${item.sha256}`;
-            separator = '\n';
-        }
-        if (lines.length >= record_WINDOW_BYTES)
-            flush();
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    flush();
-    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
-}
-
-;// CONCATENATED MODULE: ./build/install/trees/drift.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
- * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
- * symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier version
- * of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
- *
- * Undefined means that the differences are not known: nothing is recorded, or, after a warning, the record or the tree
- * cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason, once the signal is
- * aborted. Does not read a file whose inode and times show that it is unchanged.
- */
-async function findDrift(folder, tree, signal) {
-    return await compareInstalled(folder, tree, { signal });
-}
-/** Does the same as `findDrift`, but reads every file if `byContent` is set. */
-async function compareInstalled(folder, tree, { signal, byContent = false }) {
-    const { layout, log } = folder;
-    let row;
-    try {
-        row = findInstalled(readInstalled(layout), tree);
-        if (row === undefined)
-            return undefined;
-        const hostTree = {
-            root: tree.root ?? installPath(layout, placeOf(row)),
-            keepPaths: tree.keepPaths,
-            onStamp: tree.onStamp,
-            identity: row,
-        };
-        return await compareRecorded(layout, hostTree, { signal, byContent });
-    }
-    catch (error) {
-        signal?.throwIfAborted();
-        const name = row === undefined ? placeName(tree) : placePath(placeOf(row));
-        log.warning(`${name} is not compared with what was installed. ${drift_reasonOf(error, layout, row)}`);
-        return undefined;
-    }
-}
-/**
- * Returns a function that looks up single paths in the record of an installed tree. The first call to that function
- * opens the record, and throws as `readInstalled` and `openTreeRecord` do.
- */
-function findRecordedIn(layout, tree) {
-    let find;
-    return path => {
-        const identity = find ? undefined : findInstalled(readInstalled(layout), tree);
-        find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined);
-        return find(path);
-    };
-}
-/**
- * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws as
- * `readTreeRecord` and `compareTree` do.
- */
-async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
-    const record = readTreeRecord(layout, identity);
-    return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
-}
-function* withoutStamps(record) {
-    for (const item of record)
-        yield { ...item, stamp: undefined };
-}
-/** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
-function drift_reasonOf(error, layout, identity) {
-    if (!(error instanceof TreeRecordDamage) || identity === undefined)
-        return toHostError(error, 'reading the installed files or their record').message;
-    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
-}
-/**
- * The maximum age, in milliseconds, of a comparison that is recent enough for a note about a tree. The note is only
- * about the tree's state before the move; see `moved`.
- */
-const RECENT_MS = 5000;
-/**
- * The maximum age, in milliseconds, of a comparison that counts as current. The age is measured from the start of the
- * comparison, when the first files are read.
- */
-const JUST_NOW_MS = 1000;
-/** Compares installed trees with their records; see `findDrift`. */
-class DriftCheck {
-    #setting;
-    #clockMs;
-    #isDisregarded = false;
-    #found = new Map();
-    constructor(setting) {
-        this.#setting = setting;
-        this.#clockMs = setting.clockMs ?? monotonicMs;
-    }
-    /** After this call, no difference is known, because the places do not contain the trees that the records describe. */
-    disregard() {
-        this.#isDisregarded = true;
-    }
-    /** Returns the last differences found; compares a part only if it has not been compared yet. */
-    async of(part) {
-        if (this.#isDisregarded)
-            return undefined;
-        return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference;
-    }
-    /** Returns the present differences; a part that could not be compared is not compared again. */
-    async again(part) {
-        if (this.#isDisregarded)
-            return undefined;
-        const known = this.#found.get(placeName(part));
-        if (known !== undefined && (await known.difference) === undefined)
-            return undefined;
-        return await this.#compare(part).difference;
-    }
-    /** Returns the current differences, or those from less than 5 seconds ago. */
-    async recent(part) {
-        const found = this.#found.get(placeName(part));
-        return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
-            ? await this.of(part)
-            : await this.again(part);
-    }
-    /**
-     * Returns the differences that a tree had when it left its place. For a tree that will be kept, differences
-     * from up to a second earlier also count. The tree was moved to `root`, where no process reaches the tree by its old
-     * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
-     * be compared is not compared again.
-     */
-    async moved(part, { root, isKept }) {
-        const known = this.#found.get(placeName(part));
-        if (this.#isDisregarded || known === undefined || (await known.difference) === undefined)
-            return undefined;
-        if (isKept && this.#clockMs() - known.startedAt < JUST_NOW_MS)
-            return await known.difference;
-        const tree = { root, keepPaths: this.#setting.keepPaths() };
-        if (await known.stamps.areThoseOf(tree, this.#setting.signal))
-            return await known.difference;
-        return await this.#compare(part, root).difference;
-    }
-    #compare({ shelf, id }, root) {
-        const { signal } = this.#setting;
-        const startedAt = this.#clockMs();
-        const stamps = new TreeStamps();
-        const onStamp = (path, stamp) => stamps.see(path, stamp);
-        const tree = { shelf, id, keepPaths: this.#setting.keepPaths(), root, onStamp };
-        const difference = findDrift(this.#setting, tree, signal);
-        const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY };
-        const end = () => {
-            found.endedAt = this.#clockMs();
-        };
-        difference.then(end, end);
-        this.#found.set(placeName({ shelf, id }), found);
-        return found;
-    }
-}
-/** True if two comparisons found the same differences. */
-function isSameDifference(one, other) {
-    return JSON.stringify(one) === JSON.stringify(other);
-}
-/** True if there is no difference except added files. */
-function isOnlyAdded({ removed, changed, instead }) {
-    return instead === undefined && removed.length + changed.length === 0;
-}
-/** Describes the number of added files; `isLeast` says that further ones were not counted. */
-function addedInWords(count, isLeast = false) {
-    if (count === 1)
-        return '1 file was added on this host';
-    return `${isLeast ? 'at least ' : ''}${countInWords(count)} files were added on this host`;
-}
-/** True if there is any difference. */
-function isModified(drift) {
-    if (drift === undefined)
-        return false;
-    const { added, removed, changed, instead } = drift;
-    return instead !== undefined || added.length + removed.length + changed.length > 0;
-}
-const drift_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
-const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
-/** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
-function driftNotePath(stagingFolder, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
-}
-/**
- * Notes the differences that exist between a tree and its record before the deployment, so that a rollback can
- * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
- * rollback can only verify less.
- */
-async function noteDrift(stagingFolder, tree, drift) {
-    const path = driftNotePath(stagingFolder, tree);
-    const states = [];
-    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
-        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
-    });
-    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
-}
-/** Returns the note; undefined if there is none that can be read, for example after a power cut. */
-function readDriftNote(stagingFolder, part) {
-    try {
-        const note = drift_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
-        return { ...note, states: new Map(note.states) };
-    }
-    catch {
-        return undefined;
-    }
-}
-async function findLater(before, now) {
-    const later = { damaged: [], written: [] };
-    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
-        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
-        const noted = before.note.states.get(path);
-        if (noted === (now.instead ?? stateText(item)))
-            return;
-        const isWritten = isWrittenSince(noted ?? stateText(before.recorded(path)), item, before.isAfterCrash);
-        later[isWritten ? 'written' : 'damaged'].push(path);
-    });
-    return later;
-}
-/**
- * A write changes the stamp even if the clock was set back; only a write in the same tick of the clock goes unnoticed.
- */
-function isWrittenSince(before, item, isAfterCrash) {
-    if (item === undefined || item.kind === 'link' || item.kind === 'other')
-        return false;
-    const [, size, ...stamp] = before.split('\t');
-    const isLost = isAfterCrash && item.content === '0' && size !== '0';
-    return !isLost && stamp.join('\t') !== item.stamp;
-}
-function stateOf(root, path) {
-    return stateText(describeItemSync(root, path));
-}
-/** Returns a text that is different for each state of a path. */
-function stateText({ kind, content, stamp = '' } = NOTHING) {
-    return [kind, content, stamp].join('\t');
-}
-/**
- * Counts the files that a new tree changes, adds and removes. Compares the items of the new tree with the record of the
- * old one while the items pass through `count`, so that no file is read again.
- */
-class TreeChange {
-    #before;
-    #counts = { changed: 0, added: 0, removed: 0, all: 0 };
-    #isUncounted = false;
-    /**
-     * The numbers of counted files for which the new tree only undoes a change on the host: edited and missing files are
-     * restored, and added files are removed.
-     */
-    #undone = { restored: 0, removed: 0 };
-    /**
-     * `before` is the installed tree, if any. Never throws: without a readable record of that tree, nothing is compared.
-     */
-    constructor(layout, before) {
-        this.#before = before && orUndefined(() => readRecordLines(layout, before));
-    }
-    /** Passes on the items of the new tree while counting them. */
-    *count(items) {
-        const before = (this.#before ?? [])[Symbol.iterator]();
-        const next = () => before.next().value;
-        let old = next();
-        for (const item of items) {
-            const line = asLine(item);
-            while (old !== undefined && old.path !== line.path && comparePaths(old.path, line.path) < 0) {
-                this.#counts.removed++;
-                old = next();
-            }
-            if (old?.path !== line.path)
-                this.#counts.added++;
-            else {
-                if (!isAlike(old, line))
-                    this.#counts.changed++;
-                old = next();
-            }
-            this.#counts.all++;
-            yield item;
-        }
-        for (; old !== undefined; old = next())
-            this.#counts.removed++;
-    }
-    /**
-     * Adjusts the counts, which compare two records, for the differences between the replaced tree and its own record.
-     * Reads each record at most once, however many files differ. Works in slices. If a record cannot be read, throws as
-     * `readRecordLines` does and corrects nothing.
-     */
-    async correct(drift, layout, records) {
-        if (drift.instead !== undefined) {
-            this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all };
-            return;
-        }
-        if (drift.uncounted) {
-            this.#isUncounted = true;
-            return;
-        }
-        const versions = await findVersions([...drift.changed, ...drift.removed, ...drift.added], layout, records);
-        for (const path of drift.changed)
-            if (drift_isSame(versions.get(path)))
-                this.#restore('changed');
-        for (const path of drift.removed) {
-            if (drift_isSame(versions.get(path)))
-                this.#restore('added');
-            else if (versions.get(path)?.after === undefined)
-                this.#counts.removed--;
-            else
-                this.#recount('changed', 'added');
-        }
-        for (const path of drift.added) {
-            if (versions.get(path)?.after !== undefined)
-                this.#recount('added', 'changed');
-            else {
-                this.#counts.removed++;
-                this.#undone.removed++;
-            }
-        }
-    }
-    #restore(how) {
-        this.#counts[how]++;
-        this.#undone.restored++;
-    }
-    #recount(from, to) {
-        this.#counts[from]--;
-        this.#counts[to]++;
-    }
-    /**
-     * Returns, for example, `58 files changed, 2 added, 1 removed`; returns the number of all files if the changes could
-     * not be counted.
-     */
-    inWords() {
-        const { changed, added, removed, all } = this.#counts;
-        if (this.#before === undefined || this.#isUncounted)
-            return countInWords(all, 'file');
-        const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
-        if (parts.length === 0)
-            return 'no file changed';
-        const undone = this.#undone;
-        if (undone.restored + undone.removed === changed + added + removed) {
-            const restored = undone.restored === 0 ? [] : [`${countInWords(undone.restored, 'edited file')} restored`];
-            const dropped = undone.removed === 0 ? [] : [`${countInWords(undone.removed, 'added file')} removed`];
-            return [...restored, ...dropped].join(', ');
-        }
-        return parts
-            .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
-            .join(', ');
-    }
-}
-/** Returns the lines of these paths in two records. */
-async function findVersions(paths, layout, records) {
-    const versions = new Map(paths.map(path => [path, {}]));
-    const slice = new TimeSlice();
-    for (const which of ['before', 'after']) {
-        await slice.forEach(readRecordLines(layout, records[which]) ?? [], line => {
-            const found = versions.get(line.path);
-            if (found !== undefined)
-                found[which] = line;
-        });
-    }
-    return versions;
-}
-function drift_isSame({ before, after } = {}) {
-    return before !== undefined && after !== undefined && isAlike(before, after);
-}
-/** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */
-function orUndefined(read) {
-    try {
-        return read();
-    }
-    catch {
-        return undefined;
-    }
-}
-/** After attempt n, the wait is n milliseconds: 0.1 s in total. */
-const drift_MAX_ATTEMPTS = 14;
-/** The limit for all attempts, in milliseconds: each attempt may examine many files. */
-const MAX_MS = 1000;
-/**
- * Examines the damaged paths again, and returns those at which the old file is found after all. In that case, another
- * process is renaming the file, or a directory that contains it, back and forth. Never throws; once the signal is
- * aborted, examines nothing more.
- */
-async function findMoving(before, damaged, signal) {
-    const slice = new TimeSlice();
-    const digester = new FileDigester();
-    const moving = new Set();
-    const endsAt = monotonicMs() + MAX_MS;
-    const hasTime = () => !signal.aborted && monotonicMs() < endsAt;
-    for (let attempt = 1; attempt <= drift_MAX_ATTEMPTS && moving.size < damaged.length && hasTime(); attempt++) {
-        for (const path of damaged) {
-            if (slice.isOver())
-                await slice.giveBack();
-            if (!hasTime())
-                break;
-            if (!moving.has(path) && (await isAsBefore(before, path, digester)))
-                moving.add(path);
-        }
-        await (0,promises_namespaceObject.setTimeout)(attempt);
-    }
-    return moving;
-}
-async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester) {
-    try {
-        const found = describeItemSync(root, path);
-        const noted = note.states.get(path);
-        if (noted !== undefined)
-            return noted === stateText(found);
-        const item = recorded(path);
-        if (item === undefined || found === undefined)
-            return false;
-        return await isAsRecorded(isAfterCrash ? { ...item, stamp: undefined } : item, found, { root, digester });
-    }
-    catch {
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/plugin-sig.js
-
-
-
-
-
-
-
-
-
-
-
-
-const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
-const DEFAULT_ENTRY_POINT = 'src/main.py';
-const LEFT_OUT_PARTS = new Set([
-    '__pycache__',
-    '.git',
-    '.mypy_cache',
-    '.pytest_cache',
-    'plugin.sig',
-    'plugin.yaml',
-    'plugin.json',
-    // Literal names, not patterns: the host framework compares them as text, so x.md and y.json are signed.
-    '*.md',
-    '*.json',
-]);
-const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
-/** True if the host framework expects a `plugin.sig` in this plugin. */
-function needsPluginSig(plugin) {
-    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
-}
-/**
- * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"), with an HMAC-SHA256 under the host's
- * secret. The HMAC covers `plugin.yaml`, then each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
- *
- * Throws file system errors, and ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
- */
-async function buildPluginSig({ id, staged, pluginYaml }, secret) {
-    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await external_node_fs_namespaceObject.promises.readFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
-    for (const path of await signedFiles(staged, pluginYaml))
-        await addFile(hmac, staged, path);
-    const signature = {
-        plugin: pluginYaml.name ?? id,
-        version: pluginYaml.version ?? '0.0.0',
-        digest: hmac.digest('hex'),
-        algo: 'HMAC-SHA256',
-    };
-    return escapeNonAscii(JSON.stringify(signature, null, 2));
-}
-/**
- * True if a plugin's signature may cover a path or a file below that path. Throws ArtifactError `not_a_plugin` as
- * `buildPluginSig` does.
- */
-function isCovered(path, plugin) {
-    const directory = entryDirectory(plugin);
-    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
-    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
-}
-function entryDirectory(plugin) {
-    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
-    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
-    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, but found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`);
-    }
-    return external_node_path_namespaceObject.posix.dirname(normal);
-}
-/**
- * Returns, in order, the paths of the regular files that the signature of the plugin in `root` covers. All of them are
- * below the entry point's directory. Throws as `buildPluginSig` does.
- */
-async function signedFiles(root, plugin) {
-    const directory = entryDirectory(plugin);
-    const base = directory === '.' ? '' : directory;
-    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
-    return entries
-        .filter(entry => entry.type === 'file')
-        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
-        .filter(isSigned)
-        .sort(comparePaths);
-}
-function isSigned(path) {
-    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
-}
-async function addFile(hmac, root, path) {
-    hmac.update(`${path}\0`, 'utf8');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
-        hmac.update(chunk);
-    hmac.update('\0');
-}
-function escapeNonAscii(json) {
-    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
-}
-/**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped. Returns the tree
- * with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers, because
- * their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the
- * plugin.
- */
-async function signForHost(plugin, secret) {
-    const { staged, tree, pluginYaml } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return tree;
-    if (secret === undefined) {
-        warnOfUnsigned(plugin);
-        return tree;
-    }
-    warnOfKept(plugin);
-    const text = await buildPluginSig(plugin, secret);
-    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
-    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
-    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
-    return {
-        files: inTreeOrder([...[...tree.files].filter(isOther), signature]),
-        symlinks: tree.symlinks.filter(isOther),
-    };
-}
-/**
- * True if `signForHost` would leave the `plugin.sig` of an installed plugin, or the lack of one, unchanged. In that
- * case, logs the same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would
- * change the file.
- */
-async function isSignedForHost(plugin, secret) {
-    const { installed, pluginYaml, find } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return true;
-    const sha256 = find('plugin.sig')?.sha256;
-    if (secret === undefined) {
-        if (sha256 === undefined)
-            warnOfUnsigned(plugin);
-        return sha256 === undefined;
-    }
-    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
-    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    if (isAlike)
-        warnOfKept({ ...plugin, staged: installed });
-    return isAlike;
-}
-function warnOfUnsigned({ id, pluginYaml, log }) {
-    log.warning(`The plugin ${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load the plugin. Set plugin-secret-key to that framework's secret.`);
-}
-/** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
-function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }) {
-    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
-    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
-    if (kept.length === 0)
-        return;
-    log.warning(`The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
-}
-/**
- * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
- * if it is not a regular file, and `invalid_manifest` if it is too large. Otherwise, throws as `parsePluginYaml` does.
- * Throws the system's error as DeploymentError.
- */
-function readPluginYaml(staged) {
-    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
-    try {
-        const found = (0,external_node_fs_namespaceObject.statSync)(path);
-        if (!found.isFile())
-            throw plugin_sig_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > PLUGIN_YAML_LIMITS.bytes)
-            throw tooLarge(found.size);
-        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            throw plugin_sig_notAPlugin('no plugin.yaml file at its root');
-        throw toHostError(error, `reading ${path}`);
-    }
-}
-function tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
-}
-function plugin_sig_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. If it is a service, set kind: service (in a project's source, marketplace_kind: service); otherwise, the publisher must correct plugin.yaml.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/drift.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const MAX_NAME_CHARS = 150;
-/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
-const MAX_REPORTED_PATHS = 500;
-const MAX_REPORTED_BYTES = 64 * 1024;
-/**
- * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
- * parts are added when these parts are replaced, because other processes may change the files until then.
- */
-async function recordDriftOfKept(deployment, parts) {
-    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
-}
-/**
- * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
- * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
- */
-async function recordDrift(deployment, places) {
-    const { record } = deployment;
-    const { drift: known = [] } = record.facts;
-    const found = [];
-    for (const place of places)
-        found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
-    const names = new Set(places.map(placeName));
-    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
-    if (drift.length + known.length > 0)
-        await record.update({ drift: bounded(drift) });
-}
-/** Warns, in one line, of the differences that the report lists. */
-function warnOfDrift({ record, tools }) {
-    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
-    if (differing.length > 0)
-        tools.log.warning(describeDrift(differing));
-}
-function entryOf({ layout }, { shelf, id }, difference) {
-    const installed = findInstalled(readInstalled(layout), { shelf, id });
-    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
-    const named = { shelf, id, ...directory, version: installed?.version ?? null };
-    if (difference === undefined)
-        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
-    if (!isModified(difference))
-        return undefined;
-    const { instead } = difference;
-    const none = { added: [], removed: [], changed: [] };
-    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
-}
-/** Adds to the report which snapshots contain the modified trees that were replaced. */
-async function noteModifiedSnapshots({ deployment, results }) {
-    const { record } = deployment;
-    const drift = record.facts.drift?.map(entry => {
-        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
-        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
-        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
-    });
-    if (drift?.some(({ snapshot }) => snapshot !== undefined))
-        await record.update({ drift });
-}
-function bounded(entries) {
-    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
-    return entries.map(({ omitted: before = 0, ...entry }) => {
-        let omitted = before;
-        const take = (paths) => {
-            const taken = paths.filter(path => {
-                if (room <= 0)
-                    return false;
-                const size = Buffer.byteLength(JSON.stringify(path));
-                if (size > bytes)
-                    return false;
-                room -= 1;
-                bytes -= size;
-                return true;
-            });
-            omitted += paths.length - taken.length;
-            return taken;
-        };
-        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
-        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
-    });
-}
-/** Returns the sentence about these differences for the log. */
-function describeDrift(entries) {
-    const { names, more } = listDrift(entries);
-    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host differ from what was installed: ${listed}${more}.`;
-}
-const PLUGIN_YAML = 'plugin.yaml';
-/** The files that every signed plugin has. */
-const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
-/**
- * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
- * files. The tree must have come from the same bytes, with the same keep-paths and `plugin.sig`, and no file may be
- * missing or changed. Returns undefined otherwise, or if only an extraction could show whether the trees are the same.
- */
-async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
-    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
-        return undefined;
-    if (!isSameList(installed.keep_paths, deployment.keepPaths))
-        return undefined;
-    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
-    if (find === undefined || !(await isIntact(deployment, place)))
-        return undefined;
-    const tree = { place, identity: record_identityOf(installed), find, pluginYaml: undefined };
-    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
-}
-/** True if an intact tree has a regular file at this path. */
-function hasRegularFile({ find }, path) {
-    return (find(path)?.kind ?? 'link') !== 'link';
-}
-/**
- * Turns a part into one that stays in its place, if its new tree is already installed there: nothing is missing or
- * changed, and the plugin's signature covers no added file. Returns any other part as it is.
- */
-async function keepIfIntact(deployment, part, origin) {
-    const { installed } = part.previous;
-    if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
-        return part;
-    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
-    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
-        return part;
-    const { staged: _, tree: __, ...facts } = part;
-    return { ...facts, intact: record_identityOf(installed) };
-}
-/** True if every recorded file is installed as it was recorded. Added files do no harm. */
-async function isIntact(deployment, place) {
-    const drift = await deployment.drift.of(place);
-    return drift !== undefined && isOnlyAdded(drift);
-}
-/**
- * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
- * the plugin.
- */
-async function isAddedToSigned({ layout, keepPaths }, part) {
-    const shipped = pathsOf(part.tree.files);
-    if (!SIGNED.every(path => shipped.has(path)))
-        return false;
-    const pluginYaml = readPluginYaml(part.staged);
-    if (!needsPluginSig(pluginYaml))
-        return false;
-    const isKept = isBelow(keepPaths);
-    const found = await signedFiles(installPath(layout, part), pluginYaml);
-    return found.some(path => !shipped.has(path) && !isKept(path));
-}
-/** True if a record lists the files, modes and symlinks of this part, and no others. */
-function isRecordedTree({ layout, keepPaths }, part, installed) {
-    const record = readTreeRecord(layout, installed);
-    if (record === undefined)
-        return false;
-    // Earlier versions of this action recorded no modes, but the same artifact has the same modes.
-    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
-    const items = itemsOf(part.tree, keepPaths);
-    for (const recorded of record)
-        if (!drift_isAlike(recorded, items.next().value, knowsMode))
-            return false;
-    return items.next().done === true;
-}
-function drift_isAlike(recorded, item, knowsMode) {
-    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
-        return false;
-    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
-    return isSameKind && recorded.content === item.content;
-}
-async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
-    const { pluginSecretKey } = request;
-    // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
-    if (keepPaths.includes(PLUGIN_YAML))
-        return undefined;
-    if (tree.find(PLUGIN_YAML) === undefined)
-        return tree;
-    const installed = installPath(layout, place);
-    try {
-        const pluginYaml = readRecordedYaml(installed, tree.find);
-        if (pluginYaml === undefined)
-            return undefined;
-        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
-        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
-    }
-    catch (error) {
-        if (isSystemError(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
-function readRecordedYaml(installed, find) {
-    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    return isRecorded ? parsePluginYaml(text) : undefined;
-}
-/** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */
-function orIfUnreadable(otherwise, read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        if (error instanceof TreeRecordDamage || isSystemError(error))
-            return otherwise;
-        throw error;
-    }
-}
-function isSameList(recorded, asked) {
-    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
-}
-
-;// CONCATENATED MODULE: ./build/core/yaml/schema.js
-
-
-/**
- * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type must
- * pass its own message as `error`, because zod/mini has no messages.
- */
-class SchemaComplaints {
-    #source;
-    #words;
-    constructor(source, words) {
-        this.#source = source;
-        this.#words = words;
-    }
-    /**
-     * Returns the first `MAX_REPORTED_PROBLEMS` problems, in the order of the file. If the file is a different document
-     * altogether, which may contain secrets, returns one problem that quotes nothing from it.
-     */
-    problemsOf(issues) {
-        const known = this.#words.keysAt([], this.#source.value);
-        if (isAnotherDocument(this.#source.value, known))
-            return [this.#anotherDocument(known)];
-        return firstProblems(issues.flatMap(issue => this.#issueProblems(issue)));
-    }
-    #anotherDocument(known) {
-        const rule = `${this.#words.document} must be a map (accepted keys: ${known.join(', ')})`;
-        return problemAt(this.#source.positionOf([]), `${rule}, but none of these keys was found: is this the right file?`);
-    }
-    #issueProblems(issue) {
-        const { path, code } = issue;
-        if (code === 'unrecognized_keys') {
-            return issue.keys.map(key => ({
-                at: this.#source.positionOfKey([...path, key]),
-                sentence: () => this.#unknownKey(path, key),
-            }));
-        }
-        const at = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
-        const found = () => valueAt(this.#source.value, path);
-        return [{ at, sentence: () => `${this.#nameOf(path)} ${complaint(issue, found())}` }];
-    }
-    #unknownKey(path, key) {
-        const known = this.#words.keysAt(path, this.#source.value);
-        const hint = didYouMean(key, known) || ` (accepted keys: ${known.join(', ')})`;
-        return `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
-    }
-    #nameOf(path) {
-        const { prefix, covers } = this.#words.subjectOf(path, this.#source.value);
-        const rest = path.slice(covers);
-        if (rest.length === 0)
-            return prefix === '' ? this.#words.document : prefix.replace(/: $/, '');
-        const keys = rest.map((key, index) => typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`);
-        return prefix + cleanForeignText(keys.join(''), 200);
-    }
-}
-/** Returns the value at `path` in a parsed document, or undefined. */
-function valueAt(value, path) {
-    return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
-}
-/**
- * True if the value is not a map, or is a map whose keys include neither an accepted key nor a near miss of one. False
- * for an empty map.
- */
-function isAnotherDocument(value, known) {
-    if (typeof value !== 'object' || value === null || Array.isArray(value))
-        return true;
-    const keys = Object.keys(value);
-    return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined);
-}
-function complaint(issue, found) {
-    if (issue.code === 'invalid_key')
-        return `is not an accepted name: it ${issue.issues[0]?.message ?? 'must be text'}`;
-    if (issue.code === 'custom' && (found ?? null) === null)
-        return issue.message;
-    if (found === undefined)
-        return `is missing${choices(issue)}`;
-    if (issue.code === 'invalid_type')
-        return wrongType(issue.expected, found);
-    if (issue.code === 'invalid_value')
-        return `must be ${listed(issue.values)}, but found ${shown(found)}${nearValue(issue.values, found)}`;
-    return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, but found ${shown(found)}`;
-}
-function choices(issue) {
-    return issue.code === 'invalid_value' ? `: it must be ${listed(issue.values)}` : '';
-}
-function wrongType(expected, found) {
-    const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
-    const hint = quotable ? ': put quotes around it' : '';
-    return `must be ${TYPE_WORDS[expected] ?? expected}, but found ${shown(found)}${hint}`;
-}
-const TYPE_WORDS = {
-    string: 'text',
-    array: 'a list',
-    tuple: 'a list',
-    object: 'a map of keys and values',
-    record: 'a map of keys and values',
-    map: 'a map of keys and values',
-    number: 'a number',
-    int: 'a whole number',
-    boolean: 'true or false',
-};
-function nearValue(values, found) {
-    return typeof found === 'string' ? didYouMean(found, values.map(String)) : '';
-}
-function listed(values) {
-    return [...new Set(values.map(String))].join(' or ');
-}
-function shown(value) {
-    if (typeof value === 'string')
-        return `"${cleanForeignText(value, 60)}"`;
-    if (value === null)
-        return 'nothing';
-    if (Array.isArray(value))
-        return 'a list';
-    return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
-}
-/** Returns the keys that `schema` lists for the map at `path`; none if the schema lists no keys there. */
-function keysOfSchema(schema, path) {
-    const { def } = schema?._zod ?? {};
-    switch (def?.type) {
-        case 'object': {
-            const [key, ...rest] = path;
-            if (key === undefined)
-                return Object.keys(def.shape);
-            return Object.hasOwn(def.shape, key) ? keysOfSchema(def.shape[String(key)], rest) : [];
-        }
-        case 'record':
-            return path.length === 0 ? [] : keysOfSchema(def.valueType, path.slice(1));
-        case 'lazy':
-            return keysOfSchema(def.getter(), path);
-        case 'optional':
-        case 'default':
-        case 'prefault':
-            return keysOfSchema(def.innerType, path);
-        default:
-            return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/step.js
-
-
-const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/**
- * The form of a duration of `min` to `max` seconds as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`). The parsed
- * value is in seconds.
- */
-function durationSchema(min, max) {
-    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    const within = [_gte(min, { error }), _lte(max, { error })];
-    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
-    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
-}
-function secondsOf(text) {
-    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
-}
-const MAX_HEALTHCHECK_SECONDS = 600;
-const DEFAULT_HEALTHCHECK_SECONDS = 30;
-const MAX_HEALTHCHECK_RETRIES = 20;
-const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** The first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
-const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".", ".." or backslashes',
-}));
-const messageSchema = schemas_string()
-    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
-const stepKeys = {
-    id: stepIdSchema,
-    depends_on: schemas_default(array(stepIdSchema), []),
-    snapshot: schemas_default(schemas_boolean(), false),
-};
-/** For the tool that seals a project. The signed manifest repeats the source, and only the manifest counts. */
-const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
-/** The keys of every step. */
-const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
-/** The form of a step, by its action; unknown actions and keys are refused. */
-const stepSchema = discriminatedUnion('action', [
-    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
-    strictObject({
-        ...stepKeys,
-        action: literal(['provision', 'configure_plugin']),
-        plugin: idSchema,
-    }),
-    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
-    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
-    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
-    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
-    strictObject({
-        ...stepKeys,
-        action: literal('healthcheck'),
-        plugin: exactOptional(idSchema),
-        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
-    }),
-    strictObject({
-        ...stepKeys,
-        action: literal('notify'),
-        event: stepIdSchema,
-        message: exactOptional(messageSchema),
-    }),
-]);
-/** Returns the keys that a step with `action` accepts; if the action is unknown, the keys that every step accepts. */
-function keysOfStep(action) {
-    const shapes = stepSchema.def.options.map(option => option.shape);
-    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
-    return Object.keys(shape ?? { ...stepKeys, action });
-}
-/** Builds the step in the form that the rest of the program uses. */
-function buildStep(written, position) {
-    const { depends_on: dependsOn, ...rest } = written;
-    if (rest.action !== 'healthcheck')
-        return { ...rest, dependsOn, ...position };
-    const { timeout: timeoutSeconds, ...check } = rest;
-    return { ...check, timeoutSeconds, dependsOn, ...position };
-}
-/** All actions that a plan can ask for. None of them runs a command from the plan. */
-const ACTIONS = [
-    'prepare',
-    'download',
-    'extract',
-    'rollback',
-    'provision',
-    'install_plugin',
-    'install_extension',
-    'configure_plugin',
-    'write_env',
-    'start',
-    'stop',
-    'restart',
-    'healthcheck',
-    'notify',
-];
-const MARKER_ACTIONS = ['prepare', 'download', 'extract', 'rollback', 'configure_plugin'];
-/**
- * True if a step with this action has nothing to do: the deployment does the work of the action anyway, or the step
- * only orders other steps.
- */
-function isMarkerAction(action) {
-    return MARKER_ACTIONS.some(marker => marker === action);
-}
-const INSTALL_ACTIONS = ['install_plugin', 'install_extension'];
-/** True if steps with this action, in a plan or in a report, install a part. */
-function isInstallAction(action) {
-    return INSTALL_ACTIONS.some(install => install === action);
-}
-const HOST_ACTIONS = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
-/**
- * True if steps with this action change more of a host than files: they act on a service, or run the operator's
- * command.
- */
-function isHostAction(action) {
-    return HOST_ACTIONS.has(action);
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan.js
-
-
-
-
-
-
-
-
-/** The error for a plan that is refused: code `invalid_plan`, with its problems. */
-class PlanError extends SourceError {
-    name = 'PlanError';
-    /** The source, if parts of it can still be read: see `readablePlan`. */
-    source;
-    constructor(problems, source) {
-        super('invalid_plan', 'The install plan', problems);
-        this.source = source;
-    }
-}
-/**
- * Parses the plan in `text` strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
- * repeated ids, unknown dependencies and cycles, and lists the problems. Throws PlanError `invalid_plan`.
- */
-function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
-    return runToEnd(parsePlanSlowly(text, file, limits));
-}
-/** Like `parsePlan`, but pauses at each `yield`: the longest accepted plan takes half a second. */
-function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
-    const source = yield* parseYamlSource(text, file, limits);
-    if (source.value === undefined)
-        throw new PlanError(source.problems);
-    yield;
-    const parsed = planSchema.safeParse(source.value);
-    yield;
-    const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source);
-    yield;
-    const problems = [...source.problems, ...complaints, ...planGraphProblems(source)];
-    if (!parsed.success || problems.length > 0)
-        throw new PlanError(problems, source);
-    yield;
-    return buildPlan(parsed.data, source);
-}
-/** The form of a plan; its graph is checked separately. */
-const planSchema = strictObject({
-    format_version: literal(['1', 1]),
-    project_id: projectIdSchema,
-    version: versionSchema,
-    steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
+function keyOf(line) {
+    return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
+}
+function readTail(fd) {
+    const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
+    return tail.toString('utf8', 0, (0,external_node_fs_namespaceObject.readSync)(fd, tail, 0, tail.length, size - tail.length));
+}
+const successSchema = object({
+    contract: schemas_enum(['marketplace', 'project']),
+    slug: schemas_string(),
+    artifact_sha256: schemas_string(),
+    outcome: literal('success'),
+    sources: optional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
 });
-function buildPlan(written, source) {
-    return {
-        formatVersion: '1',
-        projectId: written.project_id,
-        version: written.version,
-        steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
-        positions: positionsIn(source),
-    };
+/**
+ * True if this host has had an artifact, according to its retained versions or its audit log, but does not have it
+ * installed now.
+ */
+function wasReplaced(layout, artifact) {
+    const { origin, sha256 } = artifact;
+    const { installed, removed } = readHostRecord(layout);
+    if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256))
+        return false;
+    const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
+    if (snapshots.some(row => row.artifact_sha256 === sha256))
+        return true;
+    return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256);
+}
+/** Returns the version of an origin that this host has now, and when it was installed; undefined if there is none. */
+function presentVersion(layout, origin) {
+    const row = readHostRecord(layout).installed.find(each => isFrom(each, origin));
+    return row && { version: row.project_version ?? row.version, installed_at: row.installed_at };
 }
 /**
- * Turns the schema's issues into problems. Also checks the common keys of a step whose action is unknown, because the
- * schema does not look inside that step.
+ * True if this host has had the content of a source, according to its retained versions or its audit log, and has
+ * replaced that content. The content may have been in the same part or, if no part has it now, in another part of the
+ * same origin. The last version of a removed part does not count as replaced.
  */
-function stepAwareProblems(issues, source) {
-    const strangers = issues.filter(isUnknownAction);
-    const known = issues.filter(issue => !isUnknownAction(issue));
-    const common = strangers
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
-    return [
-        ...strangers.slice(0, MAX_REPORTED_PROBLEMS).map(({ path }) => unknownActionProblem(path, source)),
-        ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
+function wasSupplyReplaced(layout, { origin, part, source }) {
+    const { installed, removed } = readHostRecord(layout);
+    const isSame = (row) => isSameSource(row?.source, source);
+    const isHere = (row) => placeName(partOf(row)) === placeName(part);
+    const present = [
+        ...installed.filter(row => isFrom(row, origin) && isSame(row)),
+        ...removed.filter(row => isSame(snapshotsFrom(row, origin).at(-1))),
     ];
-}
-function isUnknownAction(issue) {
-    return issue.code === 'invalid_union' && issue.discriminator === 'action';
-}
-function commonIssues(path, source) {
-    const { error } = anyStepSchema.safeParse(valueAt(source.value, path));
-    return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }));
-}
-function unknownActionProblem(path, source) {
-    const { prefix } = planWords.subjectOf(path, source.value);
-    return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`);
-}
-function actionComplaint(action) {
-    const actions = `(accepted actions: ${ACTIONS.join(', ')})`;
-    if (action === undefined)
-        return `action is missing ${actions}`;
-    if (typeof action !== 'string')
-        return `action must be a word ${actions}`;
-    const hint = didYouMean(action, ACTIONS);
-    return `unknown action "${cleanForeignText(action, 60)}"${hint} ${actions}`;
-}
-const planWords = {
-    document: 'the plan',
-    subjectOf(path, value) {
-        if (path[0] !== 'steps' || typeof path[1] !== 'number')
-            return { prefix: '', covers: 0 };
-        const id = valueAt(value, ['steps', path[1], 'id']);
-        const name = typeof id === 'string' ? `"${cleanForeignText(id, 64)}"` : path[1] + 1;
-        return { prefix: `step ${name}: `, covers: 2 };
-    },
-    keysAt(path, value) {
-        return path.length === 0 ? Object.keys(planSchema.shape) : keysOfStep(valueAt(value, [...path, 'action']));
-    },
-};
-/**
- * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, steps that depend on
- * themselves, and cycles, which are shown in full. Reads the plan as it is written, and therefore finds these mistakes
- * even if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
- */
-function planGraphProblems(source) {
-    const steps = writtenSteps(source.value);
-    const found = [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)];
-    return firstProblems(found.map(({ path, sentence }) => ({ at: source.positionOf(path), sentence })));
-}
-function writtenSteps(plan) {
-    return listAt(plan, 'steps').map((step, index) => {
-        const path = ['steps', index];
-        const named = listAt(step, 'depends_on').flatMap((id, entry) => typeof id === 'string' ? [{ id, path: [...path, 'depends_on', entry] }] : []);
-        const dependencies = { dependsOn: named.map(({ id }) => id), entryPaths: named.map(entry => entry.path) };
-        const id = propertyOf(step, 'id');
-        if (typeof id !== 'string')
-            return { id: `(${index + 1})`, name: `step ${index + 1}`, path, ...dependencies };
-        return { id, name: `step "${plan_shown(id)}"`, path, ...dependencies };
+    if (present.some(isHere))
+        return false;
+    const counts = (name) => name === placeName(part) || present.length === 0;
+    const rows = [...installed, ...removed].filter(row => counts(placeName(partOf(row))));
+    if (rows.some(row => snapshotsFrom(row, origin).some(isSame)))
+        return true;
+    return wasAudited(layout, source.id, entry => {
+        const supplied = entry.sources?.some(known => counts(known.part) && isSameSource(known, source)) ?? false;
+        return supplied && isFrom(entry, origin);
     });
 }
-function duplicateIds(steps) {
-    const taken = new Set();
-    return steps.flatMap(({ id, name, path }) => {
-        const duplicate = taken.has(id);
-        taken.add(id);
-        return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step already has this id` }] : [];
-    });
-}
-function wrongDependencies(steps) {
-    const ids = new Set(steps.map(step => step.id));
-    return steps.flatMap(({ id, name, dependsOn, entryPaths }) => dependsOn.flatMap((dependency, entry) => {
-        const path = entryPaths[entry] ?? [];
-        if (dependency === id)
-            return [{ path, sentence: () => `${name} depends on itself` }];
-        if (ids.has(dependency))
-            return [];
-        return [{ path, sentence: () => `${name} ${unknownDependency(dependency, ids)}` }];
-    }));
-}
-function unknownDependency(dependency, ids) {
-    return `depends on "${plan_shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`;
-}
-function cycles(steps) {
-    return findCycles(steps).map(({ ids, step, entry }) => ({
-        path: step.entryPaths[entry] ?? [],
-        sentence: () => `these steps wait for each other: ${ids.map(plan_shown).join(' \u2192 ')}`,
-    }));
-}
-function plan_shown(id) {
-    return cleanForeignText(id, 64);
-}
-function listAt(value, key) {
-    const list = propertyOf(value, key);
-    return Array.isArray(list) ? list : [];
-}
-function propertyOf(value, key) {
-    return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
-        ? value[key]
-        : undefined;
-}
-/** Enough to see the mistake; a hostile plan must not make us list every cycle. */
-const MAX_CYCLES = 20;
-/**
- * Returns the steps in the order in which they run: depth-first over the steps as written, with dependencies first. The
- * same plan always gives the same order. Expects steps that `parsePlan` has checked, in any number and depth.
- */
-function orderSteps({ steps }) {
-    return new DependencyWalk(steps).order;
-}
-/**
- * Finds at most `MAX_CYCLES` cycles: dependencies that lead back to a step that waits for them. Ignores a step's
- * dependency on itself.
- */
-function findCycles(steps) {
-    return new DependencyWalk(steps).cycles;
-}
-/** A depth-first walk with its own stack, because a plan may be deeper than the call stack allows. */
-class DependencyWalk {
-    order = [];
-    cycles = [];
-    #byId;
-    #entered = new Set();
-    #waiting = new Set();
-    #path = [];
-    constructor(steps) {
-        this.#byId = new Map(steps.toReversed().map(step => [step.id, step]));
-        for (const step of steps)
-            this.#walkFrom(step);
-    }
-    #walkFrom(root) {
-        this.#enter(root);
-        for (let frame = this.#path.at(-1); frame !== undefined; frame = this.#path.at(-1))
-            this.#advance(frame);
-    }
-    #advance(frame) {
-        frame.entry += 1;
-        const id = frame.step.dependsOn[frame.entry];
-        if (id === undefined)
-            this.#leave(frame.step);
-        else
-            this.#follow(frame, this.#byId.get(id));
-    }
-    #follow(frame, dependency) {
-        if (dependency === undefined || dependency === frame.step)
-            return;
-        if (this.#waiting.has(dependency))
-            this.#noteCycle(frame, dependency);
-        else
-            this.#enter(dependency);
-    }
-    #enter(step) {
-        if (this.#entered.has(step))
-            return;
-        this.#entered.add(step);
-        this.#waiting.add(step);
-        this.#path.push({ step, entry: -1 });
-    }
-    #leave(step) {
-        this.#path.pop();
-        this.#waiting.delete(step);
-        this.order.push(step);
-    }
-    #noteCycle({ step: last, entry }, first) {
-        if (this.cycles.length >= MAX_CYCLES)
-            return;
-        const steps = this.#path.map(frame => frame.step);
-        const around = steps.slice(steps.indexOf(first));
-        this.cycles.push({ ids: [...around, first].map(step => step.id), step: last, entry });
-    }
-}
-function positionsIn(source) {
-    return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) };
-}
-/** Describes a plan that was accepted. */
-function wholePlan(plan) {
-    return { ...plan, hidesInstall: false, isWhole: true };
-}
-/**
- * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps may be incomplete: a step may lack a
- * value that had a mistake, or wait for a step that does not exist.
- */
-function* readablePlan(source) {
-    const steps = yield* readSteps(source);
-    const projectId = projectIdSchema.safeParse(valueAt(source.value, ['project_id'])).data;
-    return { projectId, ...steps, isWhole: false, positions: positionsIn(source) };
-}
-function* readSteps(source) {
-    const written = valueAt(source.value, ['steps']);
-    const list = Array.isArray(written) ? written : [];
-    const read = [];
-    for (const [index, step] of list.entries()) {
-        read.push(readStep(step, source.positionOf(['steps', index])));
-        yield;
-    }
-    const steps = read.flatMap(step => step ?? []);
-    const installs = steps.some(({ action }) => isInstallAction(action));
-    const isHidden = (step, index) => {
-        const action = textAt(step, 'action');
-        if (isKnown(action))
-            return read[index] === undefined && isInstallAction(action);
-        return !installs;
-    };
-    return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
-}
-/**
- * Stands in for a timeout that cannot be read: with the longest timeout, no check of the time fails for that reason.
- */
-const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
-/** Reads a step and leaves out the values that cannot be read. Returns undefined if the other values are not enough. */
-function readStep(written, position) {
-    if (typeof written !== 'object' || written === null)
-        return undefined;
-    // If the action is unknown, only `plugin` can be checked: the step is read as a `configure_plugin` step.
-    const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' };
-    const step = { ...written, ...action };
-    const { data, error } = stepSchema.safeParse(step);
-    if (data !== undefined)
-        return buildStep(data, position);
-    const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)));
-    const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))));
-    if (!rest.success)
-        return undefined;
-    // Without its plugin, the step would concern everything that the plan installs.
-    if (bad.includes('plugin'))
-        return undefined;
-    const built = buildStep(rest.data, position);
-    return built.action === 'healthcheck' && bad.includes('timeout') ? { ...built, ...LONGEST } : built;
-}
-function isKnown(action) {
-    return ACTIONS.some(known => known === action);
-}
-function textAt(step, key) {
-    const value = typeof step === 'object' && step !== null ? Object.entries(step).find(([name]) => name === key)?.[1] : '';
-    return typeof value === 'string' ? value : '';
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/binding.js
-
-
-
-const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
-function isInstallStep(step) {
-    return isInstallAction(step.action);
-}
-/** True if the step has nothing to do; see `isMarkerAction`. */
-function isMarkerStep(step) {
-    return isMarkerAction(step.action);
-}
-/** True if the step works on files that must be installed before it runs. */
-function needsFiles(step) {
-    return NEEDS_FILES.has(step.action);
-}
-function installedId(step) {
-    return step.action === 'install_plugin' ? step.plugin : step.extension;
-}
-/** Returns the place of the part that a step installs, `<shelf>/<id>`. */
-function placeOfInstall(step) {
-    return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
-}
-/** Returns the place of the part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
-function placeOfSettings({ from, plugin }) {
-    return `${from.split('/')[0]}/${plugin}`;
-}
-/** Returns the id that a step works on without installing it; undefined if it works on all parts, or on none. */
-function subjectIdOf(step) {
-    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
-}
-/** Refuses a plan whose `project_id` is not `projectId`, which the message calls `name`. */
-function foreignPlanProblems(plan, name, projectId) {
-    if (plan.projectId === projectId)
-        return [];
-    const message = `project_id must be ${name} "${projectId}", but found "${plan.projectId}": this plan is for another plugin, service or project`;
-    return [problemAt(plan.positions.projectId, message)];
-}
-/** Refuses ids whose directory would take the place of another id's settings file. */
-function settingsNameProblems(installSteps) {
-    return installSteps
-        .filter(step => installedId(step).endsWith('.env'))
-        .map(step => {
-        const message = `"${installedId(step)}" may be the name of another id's settings file: choose an id that does not end in .env`;
-        return stepProblem(step, message);
-    });
-}
-/**
- * Refuses steps that come before an installing step whose files they need; `steps` are in the order in which they run.
- */
-function prematureProblems(steps, needs) {
-    const waiting = new Set(steps.filter(isInstallStep));
-    return steps.flatMap(step => {
-        if (isInstallStep(step))
-            waiting.delete(step);
-        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
-        if (missing.length === 0)
-            return [];
-        const ids = missing.map(install => `"${install.id}"`).join(', ');
-        return [stepProblem(step, `${step.action} would run before the files are installed: add ${ids} to its depends_on`)];
-    });
-}
-function stepProblem(step, message) {
-    return problemAt(step, `step "${step.id}": ${message}`);
-}
-/**
- * Binds a project's own plan to its manifest. Both must belong to the same project, and the manifest must list every
- * part that a step names. The plan must install at least one part; no id may be installed twice or end in `.env`.
- * Templates must come from installed parts, and no step that needs a part's files may run before they are installed. A
- * step without `plugin` needs the files of all parts. Throws PlanError `invalid_plan` with every problem.
- */
-function bindPlanToProject(plan, manifest) {
-    const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
-    const problems = [
-        ...foreignPlanProblems(plan, "the project's id", manifest.projectId),
-        ...installProblems({ ...plan, steps }, manifest),
-        ...strangerProblems(steps, manifest),
-        ...templateProblems(steps),
-        ...prematureProblems(steps, needs),
-    ];
-    if (problems.length > 0)
-        throw new PlanError(problems);
-    const installSteps = steps.filter(isInstallStep);
-    const installed = new Set(installSteps.map(placeOfInstall));
-    const isInstalled = (part) => installed.has(`${part.shelf}/${part.id}`);
-    return {
-        steps,
-        parts: installSteps.flatMap(step => manifest.parts.filter(part => isPartOf(part, step))),
-        snapshot: steps.some(step => step.snapshot),
-        notInstalled: manifest.parts.filter(part => !isInstalled(part)),
-    };
-}
-function withHostPath(step, pluginsDirname) {
-    if (step.action !== 'write_env' || !step.from.startsWith(`${pluginsDirname}/`))
-        return step;
-    return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` };
-}
-function binding_shelfOf(step) {
-    return step.action === 'install_plugin' ? 'plugins' : 'extensions';
-}
-function isPartOf(part, step) {
-    return part.shelf === binding_shelfOf(step) && part.id === installedId(step);
-}
-/**
- * Refuses a plan with a source that the manifest does not repeat: the archive may contain only a stub of that part.
- * Throws PlanError `invalid_plan`.
- */
-function verifySources(steps, manifest) {
-    const problems = steps
-        .filter(isInstallStep)
-        .filter(step => step.source !== undefined)
-        .filter(step => manifest.parts.some(part => isPartOf(part, step) && part.source === null))
-        .map(step => stepProblem(step, `manifest.json does not repeat the source of "${installedId(step)}"`));
-    if (problems.length > 0)
-        throw new PlanError(problems);
-}
-function installProblems({ steps, positions }, manifest) {
-    const installSteps = steps.filter(isInstallStep);
-    if (installSteps.length === 0) {
-        const message = 'no step installs anything: add one with action install_plugin or install_extension';
-        return [problemAt(positions.steps, message)];
-    }
-    return [
-        ...unknownPartProblems(installSteps, manifest),
-        ...repeatedIdProblems(installSteps),
-        ...settingsNameProblems(installSteps),
-    ];
-}
-function unknownPartProblems(installSteps, manifest) {
-    return installSteps.flatMap(step => {
-        if (manifest.parts.some(part => isPartOf(part, step)))
-            return [];
-        const ids = manifest.parts.filter(({ shelf }) => shelf === binding_shelfOf(step)).map(({ id }) => id);
-        const message = `the manifest has no "${installedId(step)}" among its ${binding_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
-        return [stepProblem(step, message)];
-    });
-}
-/** Refuses an id that is installed twice, even once on each shelf: steps and services name parts by their id alone. */
-function repeatedIdProblems(installSteps) {
-    const first = new Map();
-    return installSteps.flatMap(step => {
-        const other = first.get(installedId(step));
-        if (other === undefined)
-            first.set(installedId(step), step);
-        if (other === undefined)
-            return [];
-        return [
-            stepProblem(step, `"${installedId(step)}" can be installed only once, but step "${other.id}" already installs it`),
-        ];
-    });
-}
-function strangerProblems(steps, manifest) {
-    const known = new Set(manifest.parts.map(({ id }) => id));
-    const installed = new Set(steps.filter(isInstallStep).map(installedId));
-    return steps.flatMap(step => {
-        const id = subjectIdOf(step);
-        if (id === undefined)
-            return [];
-        if (!known.has(id)) {
-            return [stepProblem(step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)];
-        }
-        if (!needsFiles(step) || installed.has(id))
-            return [];
-        return [stepProblem(step, `${step.action} needs "${id}", which no step of this plan installs`)];
-    });
-}
-/**
- * Refuses templates of parts that are not installed. A template's first component also decides the shelf of the
- * settings, so the settings' part must be installed on that shelf.
- */
-function templateProblems(steps) {
-    const places = new Set(steps.filter(isInstallStep).map(placeOfInstall));
-    return steps.flatMap(step => {
-        if (step.action !== 'write_env')
-            return [];
-        const place = templatePlaceOf(step);
-        if (places.has(place) && places.has(placeOfSettings(step)))
-            return [];
-        const rule = places.has(place)
-            ? `must begin with plugins/ or extensions/, whichever contains "${step.plugin}"`
-            : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs';
-        return [stepProblem(step, `from ${rule}, but found "${step.from}"`)];
-    });
-}
-function needs(step, install) {
-    const id = subjectIdOf(step);
-    return (id === undefined ||
-        id === installedId(install) ||
-        (step.action === 'write_env' && templatePlaceOf(step) === placeOfInstall(install)));
-}
-function templatePlaceOf(step) {
-    return step.from.split('/', 2).join('/');
-}
-/**
- * Binds a plan to the artifact that it installs. The plan's `project_id` must equal the slug (contract 4.3, rule 6).
- * The plan must install exactly one part, of this kind, with an id that does not end in `.env`. Every other step must
- * work on that part, templates must come from it, and no step that needs the part's files may run before they are
- * installed. Throws PlanError `invalid_plan` with every problem.
- */
-function bindPlanToArtifact(plan, artifact) {
-    const problems = bindingProblems(wholePlan(plan), artifact);
-    const installStep = plan.steps.find(isInstallStep);
-    if (installStep === undefined || problems.length > 0)
-        throw new PlanError(problems);
-    const steps = orderSteps(plan);
-    return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
-}
-/** Finds every way in which a plan does not fit its artifact, as far as the plan can be read. */
-function bindingProblems(plan, { kind, slug }) {
-    const { projectId, positions } = plan;
-    const foreign = projectId === undefined ? [] : foreignPlanProblems({ projectId, positions }, 'the slug', slug);
-    const installStep = plan.steps.find(isInstallStep);
-    const problems = [...foreign, ...singleInstallProblems(plan, kind)];
-    if (installStep === undefined || plan.hidesInstall)
-        return problems;
-    problems.push(...otherIdProblems(plan, installStep), ...templateFolderProblems(plan, installStep));
-    if (!plan.isWhole)
-        return problems;
-    return [...problems, ...prematureProblems(orderSteps(plan), (_, install) => install === installStep)];
-}
-const binding_INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
-function singleInstallProblems(plan, kind) {
-    const action = binding_INSTALL_ACTIONS[kind];
-    const installSteps = plan.steps.filter(isInstallStep);
-    const [first] = installSteps;
-    if (first === undefined) {
-        if (plan.hidesInstall)
-            return [];
-        return [problemAt(plan.positions.steps, `no step installs the ${kind}: add one with action ${action}`)];
-    }
-    const wrongKind = installSteps
-        .filter(step => step.action !== action)
-        .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or set the other kind`));
-    const sourced = installSteps
-        .filter(step => step.source !== undefined)
-        .map(step => stepProblem(step, `source belongs in the plan of a project: remove it, because a ${kind} is its own artifact`));
-    const further = installSteps
-        .slice(1)
-        .map(step => stepProblem(step, `an artifact can be installed only once, but step "${first.id}" already installs it`));
-    return [...wrongKind, ...settingsNameProblems(installSteps), ...sourced, ...further];
-}
-function otherIdProblems(plan, installStep) {
-    const id = installedId(installStep);
-    return plan.steps.flatMap(step => {
-        const subject = subjectIdOf(step);
-        if (subject === undefined || subject === id)
-            return [];
-        return [stepProblem(step, `plugin must be "${id}", which this plan installs, but found "${subject}"`)];
-    });
-}
-function templateFolderProblems(plan, installStep) {
-    const folder = `${installStep.action === 'install_plugin' ? 'plugins' : 'extensions'}/${installedId(installStep)}/`;
-    return plan.steps.flatMap(step => {
-        if (step.action !== 'write_env' || step.from.startsWith(folder))
-            return [];
-        return [stepProblem(step, `from must begin with ${folder}, which this plan installs, but found "${step.from}"`)];
-    });
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/settings.js
-
-
-const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
-/**
- * Parses lines of the form `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`.
- * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which `quoteSetting`
- * finds no form.
- */
-function parseSettings(text) {
-    const settings = new Map();
-    const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
-        if (line.trim() === '' || line.trimStart().startsWith('#'))
-            return [];
-        const problem = addLine(settings, line, index + 1);
-        return problem === undefined ? [] : [problem];
-    });
-    return { settings, problems };
-}
-/** Adds a line's value. Returns the problem with the line, if any. Does not quote the line, which may be a secret. */
-function addLine(settings, line, number) {
-    const equals = line.indexOf('=');
-    const name = line.slice(0, Math.max(0, equals)).trim();
-    const value = line.slice(equals + 1);
-    if (!settings_NAME.test(name))
-        return `must consist of NAME=value lines, but line ${number} has a different form`;
-    if (settings.has(name))
-        return `must name ${name} only once, but line ${number} names it again`;
-    settings.set(name, value);
-    if (quoteSetting(value) !== undefined)
-        return undefined;
-    return `must contain, for ${name} in line ${number}, a value that a shell, python-dotenv and Node read alike if it is quoted: encode the value, for example as base64`;
-}
-/**
- * Formats a value for a settings file so that a shell, python-dotenv and Node's `parseEnv` read it alike. Returns
- * undefined if no form does that: the three disagree about escapes in double quotes, and a single quote ends single
- * quotes.
- */
-function quoteSetting(value) {
-    if (PLAIN.test(value))
-        return value;
-    if (isUnsafe(value))
-        return undefined;
-    if (!value.includes("'"))
-        return `'${value}'`;
-    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
-}
-const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
-/**
- * True for a value that no quotes protect: it contains a line break, NUL or invalid Unicode, or python-dotenv would
- * read it differently. python-dotenv turns two backslashes into one, looks for another quote after a final backslash,
- * and replaces `${NAME}` even in single quotes.
- */
-function isUnsafe(value) {
-    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
-}
-const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
-/**
- * Builds a settings file from a template of `KEY=value` lines. If the operator's settings have a nonempty value for a
- * key, the key gets that value, quoted by `quoteSetting`. The other lines stay unchanged, but all lines end in LF.
- * Appends declared keys that the template lacks if the operator's settings have values for them. `given` is undefined
- * if the action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot be the name of
- * a variable, if no quoting fits a value, or if a required key ends up empty.
- */
-function seedSettings(template, names, given) {
-    const keys = [...names.required, ...names.optional];
-    refuseUnusableNames(keys);
-    const seeder = new SettingsSeeder(given ?? new Map());
-    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
-        seeder.addLine(line);
-    for (const key of keys)
-        seeder.addMissing(key);
-    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))), given !== undefined);
-    return seeder.settings;
-}
-/**
- * Refuses existing settings in which a required key is missing or empty: throws DeploymentError `step_failed`, which
- * names the keys and the file. Also refuses required keys that cannot be the name of a variable.
- */
-function verifySettings(settings, required) {
-    refuseUnusableNames(required);
-    const missing = unsetSettings(settings.text, required);
-    if (missing.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `The part requires ${listNames(missing)}, which ${settings.path} does not set or leaves empty: set ${itOrThem(missing)} there, because no deployment or rollback changes existing settings.`);
-}
-/** Returns the keys that the settings lack or leave empty. */
-function unsetSettings(text, keys) {
-    const values = valuesOf(text);
-    return keys.filter(key => isEmpty(values.get(key)));
-}
-/** Returns the keys that both texts set, but to different values. */
-function differingSettings(one, other) {
-    const [values, others] = [valuesOf(one), valuesOf(other)];
-    return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
-}
-function valuesOf(text) {
-    return new Map(text.split(/\r?\n/).flatMap(line => {
-        const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? [];
-        return key === undefined ? [] : [[key, value.trim()]];
-    }));
-}
-class SettingsSeeder {
-    #given;
-    #lines = [];
-    #values = new Map();
-    #used = new Set();
-    constructor(given) {
-        this.#given = given;
-    }
-    get settings() {
-        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
-    }
-    valueOf(key) {
-        return this.#values.get(key);
-    }
-    addLine(line) {
-        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
-        const value = key === undefined ? undefined : this.#take(key);
-        if (key !== undefined)
-            this.#values.set(key, value ?? (own ?? '').trim());
-        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
-    }
-    addMissing(key) {
-        const value = this.#values.has(key) ? undefined : this.#take(key);
-        if (value === undefined)
-            return;
-        this.#values.set(key, value);
-        this.#lines.push(`${key}=${value}`);
-    }
-    /**
-     * Returns the operator's value for the key, quoted for the file; undefined if the operator set no value or an empty
-     * one.
-     */
-    #take(key) {
-        const value = this.#given.get(key) ?? '';
-        if (value === '')
-            return undefined;
-        const quoted = quoteSetting(value);
-        if (quoted === undefined)
-            throw unusableValue(key);
-        this.#used.add(key);
-        return quoted;
-    }
-}
-function isEmpty(value) {
-    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
-}
-function refuseUnusableNames(names) {
-    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
-    if (unusable.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `The part lists ${listNames(unusable.map(name => `"${cleanForeignText(name, 50)}"`))} under environment, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`);
-}
-function unusableValue(key) {
-    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode the value, for example as base64.`);
-}
-function refuseEmpty(keys, hasInput) {
-    if (keys.length === 0)
-        return;
-    const required = `The part requires ${listNames(keys)}, for which`;
-    throw new DeploymentError('step_failed', hasInput
-        ? `${required} neither the template nor the settings given as input have a value: add ${itOrThem(keys)} to settings, as NAME=value.`
-        : `${required} the template has no value, and a rollback has no input for settings: create the part's settings file by hand (<id>.env, next to the directory of the part), set ${itOrThem(keys)} there, and run again.`);
-}
-function itOrThem(keys) {
-    return keys.length === 1 ? 'it' : 'them';
-}
-
-;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
-
-
-
-
-
-
-
-const INTEGRATION = 'integration.yaml';
-/**
- * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names a different directory than the operator does. If the operator names no directory and the file
- * cannot be used, warns and returns the recorded directory, or `plugins` without a record. Somebody may have damaged
- * the file to make plugins move.
- */
-function findPluginsDirectory(layout, { input, recorded }, log) {
-    const { directory, problem } = readHostsDirectory(layout);
-    if (input !== undefined) {
-        if (directory !== undefined && directory !== input)
-            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`);
-        return { directory: input, isOperators: true };
-    }
-    if (problem === undefined)
-        return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
-    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
-    log.warning(`${problem} This run uses ${used} as the plugins directory. Correct the file, or set plugins-directory.`);
-    return { directory: used, isOperators: false };
-}
-/**
- * Warns if the host does not load plugins from the directory in which a project installs them, or if the host's file
- * cannot be used.
- */
-function warnOfOtherDirectory(layout, directory, log) {
-    const { directory: asked, problem } = readHostsDirectory(layout);
-    if (problem !== undefined)
-        log.warning(`${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`);
-    if (asked === undefined || asked === directory)
-        return;
-    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`);
-}
-/**
- * Returns every directory in which this host may have plugins: the default one, the one in the host framework's own
- * file, and all recorded ones.
- */
-function knownDirectories(layout) {
-    const { directory } = readHostsDirectory(layout);
-    const hosts = directory === undefined ? [] : [directory];
-    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
-}
-/** Reads the host framework's own file, unless it is a symlink, which could lead to a secret of the runner's user. */
-function readHostsDirectory({ root }) {
-    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
-    try {
-        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text === undefined)
-            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
-        return { directory: parseIntegrationYaml(text) };
-    }
-    catch (error) {
-        const errno = errnoOf(error);
-        if (errno === 'ENOENT' || errno === 'ENOTDIR')
-            return {};
-        if (errno === 'ELOOP')
-            return { problem: `${path} is a symlink, which is not followed.` };
-        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
-        return { problem: `${path} ${reason}.` };
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/previous-install.js
-
-
-
-
-
-
-
-
-
-
-
-/** Reads the state of a part that will be installed in this place. */
-function readPreviousInstall(layout, target) {
-    const record = readHostRecord(layout);
-    const installed = findInstalled(record.installed, target);
-    const removed = findInstalled(record.removed, target);
-    const place = installed === undefined ? target : placeOf(installed);
-    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
-    return { place, installed, removed, version };
-}
-/**
- * Returns the place that this origin's settings and kept paths belong to: the former place of a removed part that
- * returns, otherwise the current place.
- */
-function formerPlace({ place, installed, removed }, origin) {
-    const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
-    return isReturning ? placeOf(removed) : place;
-}
-/**
- * Returns the versions from this origin that our record lists for an installed part (the installed one and the
- * snapshots), or none if the part is not installed. Versions from other origins cannot be compared with these.
- */
-function versionsFrom({ installed }, origin) {
-    if (installed === undefined)
-        return [];
-    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
-}
-/**
- * If nothing is in the place, returns the absolute path of the newest snapshot that contains kept paths of this origin,
- * if there is one. Otherwise returns undefined: a version in the place has its own kept paths.
- */
-function findLeftBehind(layout, previous, origin) {
-    const { place, installed, removed } = previous;
-    const row = installed ?? removed;
-    if (row === undefined || pathExistsSync(installPath(layout, place)))
-        return undefined;
-    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
-    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
-}
-/**
- * Returns the state that `latest` is compared with. A version from another origin is left out, because it says nothing
- * about the versions from this origin.
- */
-function stateFor({ installed, version }, origin) {
-    const isOurs = installed !== undefined && isFrom(installed, origin);
-    return { version: installed === undefined || isOurs ? version : null, isOurs };
-}
-/** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */
-function factsOfReplaced(layout, { installed, place }, log) {
-    if (installed !== undefined)
-        return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
-    if (!pathExistsSync(installPath(layout, place)))
-        return {};
-    log.notice(`This action has no record of ${placePath(place)}: a deployment replaces it and keeps it as a snapshot.`);
-    return { unrecorded: true };
-}
-/**
- * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place. With
- * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
- * part.
- */
-function verifyPlace(previous, claim, log) {
-    const { origin } = claim;
-    const { place, installed, removed } = previous;
-    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
-        const owner = snapshot.origin ?? removed;
-        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${placePath(place)} contains kept paths of ${owner.slug} (${kept.join(', ')}). They stay in the snapshot.`);
-    }
-    if (installed === undefined || isFrom(installed, origin))
-        return;
-    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
-    if (!claim.allowTakeover)
-        throw placeTaken(place, owner, claim.chosenBy);
-    log.warning(`This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`);
-}
-/**
- * Does the same as `verifyPlace` for a part of a project. The project's publisher chooses the part's id and directory,
- * so an existing part with this id but without a record counts as someone else's. Neither the shelf nor the directory
- * of an existing part matters, because services and commands know parts by id alone.
- */
-function verifyProjectPlace(layout, place, claim) {
-    const recorded = new Set();
-    for (const shelf of ['plugins', 'extensions']) {
-        const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
-        verifyPlace(known, claim, claim.log);
-        if (known.installed !== undefined)
-            recorded.add(findRealPath(layout, known.place));
-    }
-    for (const other of placesOf(layout, place)) {
-        const path = findRealPath(layout, other);
-        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
-            continue;
-        recorded.add(path);
-        if (!claim.allowTakeover)
-            throw placeTaken(other, 'a part that this action has no record of', claim.chosenBy);
-        claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`);
-    }
-}
-/** Returns every place on this host where a part with this id may be, or will be. */
-function placesOf(layout, { id, directory: chosen }) {
-    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
-    return directories.map(directory => placeAt(`${directory}/${id}`));
-}
-function findRealPath(layout, { directory, id }) {
-    const real = findRealDirectory(layout, directory);
-    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
-}
-const MAKE_WAY = {
-    operator: 'Use another id or project root',
-    publisher: 'Use another project root, or ask the publisher for another id',
-    rollback: 'Roll back to another version',
-};
-function placeTaken(place, owner, chosenBy) {
-    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. ${MAKE_WAY[chosenBy]}; if you mean to replace it, deploy with allow-takeover: true.`);
-}
-/** Returns the version in the plugin.yaml of a part without a record; null if there is no usable version. */
-function readForeignVersion(path) {
-    try {
-        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
-        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
-    }
-    catch {
-        return null;
-    }
-}
-/** Advice for the reader of an error, as a clause: how to install a part in a different directory. */
-const CHOOSE_ANOTHER = {
-    operator: 'choose another plugins directory',
-    host: 'choose another plugins directory',
-    publisher: 'ask the publisher for another plugins_dirname',
-    rollback: 'roll back to another version',
-};
-/** Advice for the reader of an error, as a clause: how to leave a part in its current directory. */
-const KEEP_PREVIOUS = {
-    operator: 'keep the previous plugins directory',
-    host: 'keep the previous plugins directory',
-    publisher: 'ask the publisher to keep the previous plugins_dirname',
-    rollback: 'roll back to another version',
-};
-
-;// CONCATENATED MODULE: ./build/install/services/supervise.js
-
-
-
-
-
-const ACTION_TIMEOUT_MS = 5 * 60_000;
-const STATE_TIMEOUT_MS = 30_000;
-/**
- * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
- * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
- */
-async function superviseService(order, limits = {}) {
-    const { service, action } = order;
-    const command = actionCommand(order);
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
-    if (end.kind === 'exited' && end.code === 0)
-        return;
-    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${supervise_describeEnd(end)}. Check the service on this host.`);
-}
-/**
- * Asks the supervisor about a service. If the supervisor gives no usable answer, the state is unknown and the evidence
- * says why.
- */
-async function readServiceState(service, limits = {}) {
-    const command = stateCommand(service);
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
-    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${supervise_describeEnd(end)}`;
-    return { ...state, missing, evidence: `${describeService(service)}${answer}` };
-}
-/**
- * Finds the service that runs a part for which no plan names one. It has the name in the part's row of the host config,
- * or else the usual name. If no row names the service, and no service with the usual name exists (with systemd: runs),
- * the project-wide unit runs the part. Returns undefined if there is no project-wide unit and no row of the part either.
- */
-async function findServiceOf(config, id, limits = {}) {
-    const row = config.plugins.get(id);
-    const service = serviceOf(config, id);
-    if (service === undefined)
-        return undefined;
-    const own = { service, part: id };
-    if ((row?.unit ?? row?.container ?? row?.deployment) !== undefined)
-        return own;
-    if (!supervise_isAbsent(service, await readServiceState(service, limits)))
-        return own;
-    const projectWide = findNamed(config, null);
-    if (projectWide !== undefined)
-        return { service: projectWide, part: null };
-    return row === undefined ? undefined : own;
-}
-/** systemd reports a unit that does not exist in the same way as a stopped one. */
-function supervise_isAbsent({ supervisor }, { missing, words }) {
-    return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
-}
-/** Returns the answer to `runCommand`, by which a new start is recognized, or null if the supervisor gives none. */
-async function readServiceRun(service, limits = {}) {
-    return await ask(service, runCommand(service), limits);
-}
-/**
- * Returns how many times containers of a Kubernetes deployment were restarted within their pods: such a restart may be
- * too brief to make the deployment unavailable. Returns null for other supervisors, or if the number is not known.
- */
-async function readRestarts(service, { labels }, limits = {}) {
-    if (service.supervisor !== 'kubernetes' || labels === null)
-        return null;
-    const answer = await ask(service, restartsCommand(service, labels), limits);
-    return answer === null ? null : parseRestarts(answer);
-}
-async function ask(service, command, limits) {
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
-}
-/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. */
-async function forgetStarts(service, limits = {}) {
-    const command = forgetStartsCommand(service);
-    if (command === undefined)
-        return;
-    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
-}
-const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
-/** Describes the end of a child as a predicate whose subject is the program. */
-function supervise_describeEnd(end) {
-    switch (end.kind) {
-        case 'exited':
-            return `returned exit code ${end.code}${describeOutput(end.output)}`;
-        case 'signalled':
-            return `was killed by ${end.signal}${describeOutput(end.output)}`;
-        case 'timed_out':
-            return `did not finish in time${describeOutput(end.output)}`;
-        case 'not_started':
-            return `could not be started (${cleanForeignText(end.error.message)})`;
-    }
-}
-function describeOutput(output) {
-    const text = cleanForeignText(output, 2048);
-    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
-}
-/** The supervisor's own command line that carries out an order, as an argument list, without a shell. */
-function actionCommand(order) {
-    const { service, action, isQueued } = order;
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
-        case 'docker':
-            return ['docker', action, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
-    }
-}
-/** The command line that asks for a service's state; `parseState` reads the answer. */
-function stateCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'is-active', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
-    }
-}
-/** Reports an action in the past tense: `greeter.service restarted`. */
-function inPast({ service, action }) {
-    return `${shortName(service)} ${PAST_TENSE[action]}`;
-}
-const PAST_TENSE = { start: 'started', stop: 'stopped', restart: 'restarted' };
-/** The command line that shows an operator the last lines of a service's log. */
-function logCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return `journalctl ${service.scope === 'user' ? '--user ' : ''}-u ${service.unit} -n 50`;
-        case 'docker':
-            return `docker logs --tail 50 ${service.container}`;
-        case 'kubernetes':
-            return [...kubectl(service), 'logs', '--tail=50', `deployment/${service.deployment}`].join(' ');
-    }
-}
-/**
- * The command line whose answer changes with every start of a unit or container, even a start by the supervisor itself.
- * For a Kubernetes deployment, the answer is the time at which its availability last changed.
- */
-function runCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
-    }
-}
-/**
- * The command line that asks how many times each container of a Kubernetes deployment was restarted within its pod.
- * `labels` selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
- */
-function restartsCommand(service, labels) {
-    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
-}
-/** Returns the sum of the restarts of all containers. New pods add nothing, and deleted pods are not counted. */
-function parseRestarts(text) {
-    return text
-        .split(' ')
-        .map(Number)
-        .reduce((sum, count) => sum + count, 0);
-}
-/**
- * The command line that makes a supervisor forget the recent starts of a service; undefined for a supervisor without
- * such a command.
- */
-function forgetStartsCommand(service) {
-    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
-}
-/** Parses the answer to `stateCommand`. */
-function parseState(service, answer) {
-    // systemctl is-active also reports the state through its exit code, which is not 0 for "activating", for example.
-    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
-    switch (service.supervisor) {
-        case 'systemd':
-            return parseUnitState(text);
-        case 'docker':
-            return parseContainerState(text);
-        case 'kubernetes':
-            return parseDeploymentState(text);
-    }
-}
-/**
- * True if the output of a failed `stateCommand` says that the service does not exist. Always false for systemd, which
- * reports a missing unit as inactive.
- */
-function saysMissing(service, output) {
-    switch (service.supervisor) {
-        case 'systemd':
+function isSameSource(a, b) {
+    return a !== undefined && a.from === b.from && a.id === b.id;
+}
+/** Parses only the lines that contain `id`, which is a digest or a commit. */
+function wasAudited({ own }, id, isWanted) {
+    return auditFilesSync(own).some(name => {
+        const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
+        // Splitting a long log into lines takes much longer than searching it.
+        if (!bytes.includes(id))
             return false;
-        case 'docker':
-            return /\bno such (?:object|container)\b/i.test(output);
-        case 'kubernetes':
-            return /\(NotFound\)/.test(output);
-    }
-}
-const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
-/** An old systemctl reports a unit that does not exist as `unknown`. */
-const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
-const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
-const DOCKER_RUN = '{{.State.StartedAt}}';
-const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
-const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
-const KUBERNETES_STATE = [
-    '{.metadata.generation}',
-    '{.status.observedGeneration}',
-    '{.spec.replicas}',
-    '{.status.updatedReplicas}',
-    '{.status.availableReplicas}',
-    '{.status.replicas}',
-    '{.spec.selector.matchLabels}',
-].join(' ');
-const SINGLE = { replicas: null, labels: null };
-function parseUnitState(text) {
-    const up = UP_UNITS.has(text);
-    const running = text === 'active';
-    const words = `is ${text} (ActiveState)${running ? '' : ', expected active'}`;
-    return { known: up || DOWN_UNITS.has(text), up, running, ...SINGLE, words };
-}
-function parseContainerState(text) {
-    const [status, health] = text.split(' ');
-    return {
-        known: text !== '',
-        up: /^(?:running|restarting)\b/.test(text),
-        running: text === 'running' || text === 'running healthy',
-        ...SINGLE,
-        words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
-    };
-}
-/** kubectl may leave a field empty if its value is 0. */
-function parseDeploymentState(text) {
-    const fields = text.split(' ');
-    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
-    const isComplete = updated === wanted && available === wanted && all === wanted;
-    const running = observed >= generation && wanted > 0 && isComplete;
-    const words = `has replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
-    const known = /^\d+$/.test(fields[2] ?? '');
-    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
-}
-/**
- * Parses labels, which kubectl prints as JSON. Returns null if there are none, or if an older kubectl prints them in
- * another form.
- */
-function parseLabels(text) {
-    try {
-        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
-        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
-        return selector.length === 0 ? null : selector.join(',');
-    }
-    catch {
-        return null;
-    }
-}
-function systemctl(service) {
-    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
-}
-function kubectl(service) {
-    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
-    const context = service.context === null ? [] : [`--context=${service.context}`];
-    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
-}
-function kubernetesAction({ action, replicas }) {
-    switch (action) {
-        case 'start':
-            return ['scale', `--replicas=${replicas || 1}`];
-        case 'stop':
-            return ['scale', '--replicas=0'];
-        case 'restart':
-            return ['rollout', 'restart'];
-    }
-}
-/** Returns the same key for the same service. */
-function keyOfService(service) {
-    return JSON.stringify(service);
-}
-/** Returns the service that a state file names, or undefined if this host config has none for that name. */
-function findNamed(config, part) {
-    if (part !== null)
-        return serviceOf(config, part);
-    const { scope, projectUnit } = config.systemd;
-    return config.supervisor === 'systemd' && projectUnit !== undefined
-        ? { supervisor: 'systemd', scope, unit: projectUnit }
-        : undefined;
-}
-/** Describes a service by the name that state files have for it. */
-function describePart(part) {
-    return part === null ? 'the unit of the whole project' : `the service of ${part}`;
-}
-/** Returns the service of an id, or undefined if the host config names no supervisor or says `none`. */
-function serviceOf(config, id) {
-    const named = config.plugins.get(id);
-    const fill = (template) => template.replaceAll('{id}', id);
-    switch (config.supervisor) {
-        case undefined:
-        case 'none':
-            return undefined;
-        case 'systemd':
-            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
-        case 'docker':
-            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
-        case 'kubernetes': {
-            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
-            return {
-                supervisor: 'kubernetes',
-                namespace,
-                deployment: fill(named?.deployment ?? deployment),
-                kubeconfig,
-                context,
-            };
-        }
-    }
-}
-/**
- * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one; otherwise, the
- * id's own service.
- */
-function projectServiceOf(config, id) {
-    return findNamed(config, null) ?? serviceOf(config, id);
-}
-/**
- * Returns the name of a systemd unit alone, because such names are recognized as units. Otherwise, returns the type and
- * the name.
- */
-function shortName(service) {
-    return service.supervisor === 'systemd' ? service.unit : describeService(service);
-}
-/** Returns the service's type and name, for an operator. */
-function describeService(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
-        case 'docker':
-            return `container ${service.container}`;
-        case 'kubernetes':
-            return `deployment ${service.namespace}/${service.deployment}`;
-    }
-}
-/**
- * The variables that each supervisor's command line uses to find its daemon or cluster; the command line may also use
- * files in `HOME`.
- */
-const WHEREABOUTS = {
-    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
-    docker: [
-        'DOCKER_HOST',
-        'DOCKER_CONTEXT',
-        'DOCKER_CONFIG',
-        'DOCKER_TLS_VERIFY',
-        'DOCKER_CERT_PATH',
-        'DOCKER_API_VERSION',
-        'XDG_RUNTIME_DIR',
-    ],
-    kubernetes: ['KUBECONFIG'],
-};
-/**
- * The environment of a supervisor's command line: the variables that every child gets, and those that the command line
- * uses to find its daemon or cluster.
- */
-function supervisorEnvironment(service) {
-    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
+        const lines = bytes.toString('utf8').split('\n');
+        return lines.some(line => line.includes(id) && isSuccess(line, isWanted));
     });
-    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
 }
-/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
-function runtimeDirectory(service) {
-    const uid = process.getuid?.();
-    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
-        return {};
-    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
-}
-/**
- * For commands from the host config: the variable that says whether the deployment has so far changed what the host
- * runs.
- */
-function changedVariable({ changed }) {
-    return { DEPLOYMENT_CHANGED: String(changed) };
-}
-const TIMEOUT_MS = 30_000;
-/**
- * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units ordered after that
- * unit start now. Returns false if systemd does not wait for such a report.
- */
-async function notifyReady() {
-    const socket = process.env['NOTIFY_SOCKET'];
-    if (socket === undefined)
-        return false;
-    const env = allowedEnvironment({ NOTIFY_SOCKET: socket });
-    await runChild({ command: ['systemd-notify', '--ready'], env, timeoutMs: TIMEOUT_MS, isSilent: true });
-    return true;
-}
-/**
- * True if systemd is still starting the unit of this process. In that case, do not wait for a unit that is ordered
- * after it: such a unit starts only once the unit of this process has started, so the wait would never end.
- */
-async function isOwnUnitStarting() {
-    const unit = findOwnUnit();
-    if (unit === undefined)
-        return false;
-    const command = ['systemctl', ...unit.scope, 'show', '--property=ActiveState', unit.name];
-    const end = await runChild({ command: [...command], env: managerEnvironment(), timeoutMs: TIMEOUT_MS });
-    return end.kind === 'exited' && end.stdout.trim() === 'ActiveState=activating';
-}
-/** Finds the unit in the paths of this process's control groups; there may be one group in each hierarchy. */
-function findOwnUnit() {
-    const paths = [...readControlGroups().matchAll(/^(?:0:|\d+:name=systemd):(.*)$/gm)].map(([, path = '']) => path);
-    for (const path of paths) {
-        const name = path.split('/').findLast(part => part.endsWith('.service'));
-        if (name !== undefined)
-            return { scope: /\/user@\d+\.service\/./.test(path) ? ['--user'] : [], name };
-    }
-    return undefined;
-}
-function readControlGroups() {
+/** Returns the names of the log and of its rotated predecessors. */
+function auditFilesSync(folder) {
     try {
-        return (0,external_node_fs_namespaceObject.readFileSync)('/proc/self/cgroup', 'utf8');
+        return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.startsWith('audit'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return [];
+        throw error;
+    }
+}
+function readRegularFileSync(path) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    try {
+        return (0,external_node_fs_namespaceObject.fstatSync)(fd).isFile() ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : Buffer.alloc(0);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function isSuccess(line, isWanted) {
+    try {
+        return isWanted(successSchema.parse(JSON.parse(line)));
     }
     catch {
-        return '';
+        return false;
     }
-}
-function managerEnvironment() {
-    const runtime = process.env['XDG_RUNTIME_DIR'];
-    return allowedEnvironment(runtime === undefined ? {} : { XDG_RUNTIME_DIR: runtime });
 }
 
-;// CONCATENATED MODULE: ./build/install/services/changes.js
-
-
-
-/** kubectl refuses to restart a deployment that was restarted within the same second. */
-const SECOND_RESTART_AFTER_MS = 1500;
-/** A supervisor's command line that ignores SIGTERM is killed after this time; it has passed on its order by then. */
-const ABORT_GRACE_MS = 500;
-/**
- * Returns the service with its current state, and with the replicas before the same plan's `earlier` changes.
- * Throws DeploymentError `step_failed` if the state is unknown, because no rollback could restore an unknown state.
- */
-async function planServiceChange({ part, ...task }, earlier, signal) {
-    const state = await readServiceState(task.service, { signal });
-    if (!state.known)
-        throw unknownState(task, state.evidence);
-    const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas);
-    return { service: task.service, part, was_running: state.up, replicas: known?.replicas ?? state.replicas };
-}
-/**
- * Restores the state that a plan's services had before the plan, newest change first: restarts the services that were
- * running, and stops the others. Call this function once the old files are back. Continues after a failure, and returns
- * one sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
- * restored.
- */
-async function restoreServices(changes, restoring) {
-    const { signal, starts } = restoring;
-    const restored = { isRunning: false, problems: [], unrestored: [], isFinished: true };
-    for (const first of firstChanges(changes)) {
-        const change = { ...first, isQueued: starts === 'queued' };
-        try {
-            await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
-            restored.isRunning ||= change.was_running;
-        }
-        catch (error) {
-            restored.isFinished &&= !signal.aborted;
-            restored.unrestored.push(first.part);
-            restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
-        }
-    }
-    return restored;
-}
-function notRestored({ service }) {
-    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does that.`;
-}
-/** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
-async function restoreRunning(change, restoring) {
-    const { service } = change;
-    await forgetStarts(service, within(restoring));
-    // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
-    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
-        await scaleUp(change, restoring);
-    try {
-        await restore({ ...change, action: 'restart' }, restoring);
-    }
-    catch (error) {
-        if (service.supervisor !== 'kubernetes')
-            throw error;
-        await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal });
-        await restore({ ...change, action: 'restart' }, restoring);
-    }
-}
-async function scaleUp(change, restoring) {
-    await restore({ ...change, action: 'start' }, restoring);
-    if (change.replicas === null)
-        restoring.log.warning(`${describeService(change.service)} had been stopped, and now has 1 replica: only the run that stopped it knew how many it had. Scale it if it needs more.`);
-}
-/** Never omits the stop: a start may still be underway while nothing runs yet. */
-async function restoreStopped(change, restoring) {
-    try {
-        await restore({ ...change, action: 'stop' }, restoring);
-    }
-    catch (error) {
-        const { known, up } = await readServiceState(change.service, within(restoring));
-        if (!known || up)
-            throw error;
-    }
-}
-async function restore(order, restoring) {
-    restoring.log.info(`${order.action} ${describeService(order.service)}`);
-    await superviseService(order, within(restoring));
-    restoring.log.did(inPast(order));
-}
-function within({ signal }) {
-    return { signal, abortGraceMs: ABORT_GRACE_MS };
-}
-/**
- * Returns the first change of each service, which contains the service's state before the plan. The service that was
- * changed last comes first.
- */
-function firstChanges(changes) {
-    const touched = new Map();
-    for (const change of changes) {
-        const key = keyOfService(change.service);
-        const first = touched.get(key) ?? change;
-        touched.delete(key);
-        touched.set(key, first);
-    }
-    return [...touched.values()].reverse();
-}
-function unknownState({ service, action }, evidence) {
-    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore that state. The service was not ${PAST_TENSE[action]}. Check that this host has the service, and that the supervisor answers.`);
-}
-
-;// CONCATENATED MODULE: external "node:net"
-const external_node_net_namespaceObject = require("node:net");
-var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node_net_namespaceObject);
 ;// CONCATENATED MODULE: external "node:http"
 const external_node_http_namespaceObject = require("node:http");
 var external_node_http_default = /*#__PURE__*/__nccwpck_require__.n(external_node_http_namespaceObject);
@@ -28290,6 +24325,11 @@ function unusableAnswer(answer, expected, found) {
     return new ArtifactError('bad_response', `${answer.server} answered with ${found} instead of ${expected}: check the URL, or report this to the hub's operator.`);
 }
 
+;// CONCATENATED MODULE: external "node:dns"
+const external_node_dns_namespaceObject = require("node:dns");
+;// CONCATENATED MODULE: external "node:net"
+const external_node_net_namespaceObject = require("node:net");
+var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node_net_namespaceObject);
 ;// CONCATENATED MODULE: ./build/net/policy.js
 
 
@@ -28312,7 +24352,7 @@ class AddressPolicy {
     /** Returns the lookup for the operator's own URL. It refuses no address, and notes all of them as granted. */
     grantingLookup(hub) {
         return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => {
-            const addresses = policy_listed(found);
+            const addresses = listed(found);
             if (error === null)
                 this.#granted.set(hub.hostname, addresses);
             answer(addresses, error, { options, callback });
@@ -28324,7 +24364,7 @@ class AddressPolicy {
      */
     judgingLookup(url, hub, server = url.origin) {
         return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => this.#withGranted(hub, granted => {
-            const usable = policy_listed(found).filter(address => !this.#isRefused(address, granted));
+            const usable = listed(found).filter(address => !this.#isRefused(address, granted));
             const refusal = error ?? (usable.length === 0 ? reachesThisHost(server) : null);
             answer(usable, refusal, { options, callback });
         }));
@@ -28356,7 +24396,7 @@ class AddressPolicy {
         if (granted !== undefined)
             use(granted);
         else
-            this.#sources.resolve(host, { all: true }, (_, found) => use(policy_listed(found)));
+            this.#sources.resolve(host, { all: true }, (_, found) => use(listed(found)));
     }
     #isRefused(address, granted) {
         const plain = address.replace(/%.*$/, '');
@@ -28390,7 +24430,7 @@ function bare(hostname) {
 function isLocalName(hostname) {
     return /(?:^|\.)localhost\.?$/.test(hostname);
 }
-function policy_listed(found) {
+function listed(found) {
     return (Array.isArray(found) ? found : []).map(({ address }) => address);
 }
 function answer(addresses, error, { options, callback }) {
@@ -28487,7 +24527,7 @@ function faultOfAuthorities(ca) {
     const damaged = certificates.findIndex(pem => !isCertificate(pem));
     if (damaged === -1)
         return undefined;
-    return `contains a damaged certificate (number ${damaged + 1} of ${certificates.length}, on line ${policy_lineOf(ca, damaged)})`;
+    return `contains a damaged certificate (number ${damaged + 1} of ${certificates.length}, on line ${lineOf(ca, damaged)})`;
 }
 /**
  * Returns Node's default authorities and those in `ca`. Each is a separate text, because TLS ignores the rest of a text
@@ -28506,7 +24546,7 @@ const AFTER_END = /(-----END (?:X509 |TRUSTED )?CERTIFICATE-----).*$/s;
 function startsIn(ca) {
     return [...ca.matchAll(BEGIN)].map(({ index }) => index);
 }
-function policy_lineOf(ca, nth) {
+function lineOf(ca, nth) {
     return ca.slice(0, startsIn(ca)[nth]).split('\n').length;
 }
 function isCertificate(pem) {
@@ -28519,8 +24559,6 @@ function isCertificate(pem) {
     }
 }
 
-;// CONCATENATED MODULE: external "node:dns"
-const external_node_dns_namespaceObject = require("node:dns");
 ;// CONCATENATED MODULE: ./build/net/settings.js
 
 
@@ -28698,6 +24736,1058 @@ async function withDeadline(limit, settings, operation) {
 function overdue({ origin, ms, input }) {
     const raise = input === undefined ? '' : `, or raise ${input}`;
     return new ArtifactError('timeout', `The exchange with ${origin} did not finish within ${Number((ms / 1000).toFixed(1))} s in all: check the server and the network${raise}.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/sender.js
+
+/**
+ * Builds the result for a refusal by the hub. The status determines whether sending the report again can help: later
+ * after a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
+ */
+function refused(status, { attempts, error }) {
+    const denied = status === 401 || status === 403;
+    return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied };
+}
+/**
+ * Returns what the hub did instead of accepting a report. Without an answer, nobody knows whether the hub has the
+ * report.
+ */
+function refusalVerb({ status, denied }) {
+    return status === null && denied !== true ? 'did not confirm' : 'did not accept';
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/outbox.js
+
+
+
+
+
+
+
+
+
+
+
+
+const OUTBOX_TIMEOUT_MS = 10_000;
+const MAX_UNANSWERED = 2;
+/** A hub may lock out a client that keeps sending rejected credentials. */
+const MAX_DENIED = 5;
+/**
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total. Continues after a
+ * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
+ * deployment's local report notes an acceptance.
+ *
+ * A report that is refused with 401 or 403 waits for other credentials. After the first such refusal, the newest
+ * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
+ * wait (429), or if the hub fails to answer twice in a row.
+ *
+ * Afterwards, drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
+ * system errors become warnings.
+ */
+async function sendOutbox(outbox, now = new Date()) {
+    try {
+        const waiting = new WaitingReports(outbox);
+        waiting.warnOfForeign();
+        const own = waiting.of(outbox.sender.address);
+        const denial = await sendWaiting(outbox, own);
+        if (denial !== undefined)
+            outbox.log.warning(describeDenial(denial, leftOf(own, outbox)));
+        waiting.dropOld(now);
+    }
+    catch (error) {
+        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
+        outbox.log.warning(`Later runs try again: ${message}`);
+    }
+}
+/** Returns the hub's first refusal of the credentials, if there was one. */
+async function sendWaiting(outbox, waiting) {
+    const { sender, signal } = outbox;
+    const deadline = monotonicMs() + OUTBOX_TIMEOUT_MS;
+    const queue = [...waiting];
+    const denials = [];
+    let unanswered = 0;
+    while (denials.length < MAX_DENIED && unanswered < MAX_UNANSWERED) {
+        const next = denials.length === 0 ? queue.shift() : queue.pop();
+        const timeoutMs = deadline - monotonicMs();
+        if (next === undefined || signal.aborted || timeoutMs < 1)
+            break;
+        if (wasAccepted(outbox, next))
+            continue;
+        const delivery = await sender.send(next.report, { retry: false, timeoutMs, signal });
+        if (signal.aborted && !delivery.accepted)
+            break;
+        if (isDenied(delivery))
+            denials.push(delivery.error);
+        else
+            await settle(outbox, { ...next, delivery });
+        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
+        if (isAskedToWait(delivery))
+            break;
+    }
+    return denials[0];
+}
+/** If the hub already has the report, removes it from the outbox and returns true. */
+function wasAccepted({ layout }, { path, report }) {
+    if (findAccepted(layout, report) === undefined)
+        return false;
+    tryUnlinkSync(path);
+    return true;
+}
+function isDenied(delivery) {
+    return !delivery.accepted && delivery.denied === true;
+}
+function describeDenial(denial, left) {
+    return `The hub does not accept waiting reports with the credentials of this run: ${asSentence(denial)} ${left} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`;
+}
+function leftOf(own, { layout }) {
+    const left = own.filter(({ path }) => pathExistsSync(path)).length;
+    return `${left === 1 ? 'One report waits' : `${left} reports wait`} in ${layout.outbox}`;
+}
+async function settle(outbox, sent) {
+    const { path, report, delivery } = sent;
+    logDelivery(outbox, sent);
+    if (delivery.accepted)
+        await noteAccepted(outbox, report, delivery.attempts);
+    if (!delivery.accepted && !delivery.final)
+        return;
+    if (!tryUnlinkSync(path))
+        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove that file.`);
+}
+function isUnanswered(delivery) {
+    return !delivery.accepted && delivery.status === null;
+}
+function isAskedToWait(delivery) {
+    return !delivery.accepted && delivery.status === 429;
+}
+function logDelivery({ log }, { report: { started_at }, delivery }) {
+    if (delivery.accepted)
+        log.info(`The hub has now accepted the report of the run that started at ${started_at}.`);
+    else
+        log.warning(`The hub ${refusalVerb(delivery)} the report of the run that started at ${started_at}: ${delivery.error}`);
+}
+const MAX_WAITING = 200;
+/** The limit across all addresses, in case every run is refused before it can send anything. */
+const MAX_UNSENT = 400;
+/** A report that has waited longer is dropped. */
+const MAX_WAITING_DAYS = 30;
+const DAY_MS = 86_400_000;
+/** The limit for one warning. */
+const outbox_MAX_NAMED = 5;
+const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
+/**
+ * The reports that were waiting on a host when they were read, oldest first. Entries that cannot be read as reports
+ * stay.
+ */
+class WaitingReports {
+    #place;
+    #entries;
+    #foreign;
+    constructor(place) {
+        const { outbox } = place.layout;
+        const names = (0,external_node_fs_namespaceObject.readdirSync)(outbox).filter(name => name.endsWith('.json'));
+        const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(outbox, name)));
+        this.#place = place;
+        this.#entries = entries.filter(entry => typeof entry !== 'string');
+        this.#foreign = entries.filter(entry => typeof entry === 'string');
+    }
+    warnOfForeign() {
+        if (this.#foreign.length === 0)
+            return;
+        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, outbox_MAX_NAMED)}. Inspect and remove them.`);
+    }
+    of(address) {
+        return this.#entries.filter(entry => entry.address === address);
+    }
+    /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of each address. */
+    dropOld(now) {
+        const { layout, log } = this.#place;
+        const left = this.#entries.filter(({ path }) => pathExistsSync(path));
+        const byAddress = Map.groupBy(left, ({ address }) => address);
+        const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
+        const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
+        const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
+        const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
+        if (gone.length > 0)
+            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}, which keeps reports for ${MAX_WAITING_DAYS} days, and at most ${MAX_WAITING} of one plugin, service or project for one hub. Local reports stay.`);
+    }
+}
+/**
+ * Keeps a report that the hub has not accepted, for the next run that reports to the same address. That run sends the
+ * waiting reports, and then drops the excess. A run that is refused early sends nothing, so this function itself drops
+ * the excess if more than 400 reports wait.
+ */
+async function keepInOutbox({ layout, log, secrets }, { address, report }) {
+    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2);
+    await replaceFile(entryPath(layout, report), `${text}\n`);
+    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
+        return;
+    new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at));
+}
+/** Removes the waiting report of this deployment, so that it is not sent again. Never throws. */
+function removeFromOutbox(layout, report) {
+    tryUnlinkSync(entryPath(layout, report));
+}
+/** Returns only the path if the file cannot be read as a waiting report. */
+function readWaiting(path) {
+    try {
+        return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
+    }
+    catch {
+        return path;
+    }
+}
+function entryPath(layout, { started_at, deployment_id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/close.js
+
+
+
+
+
+
+
+
+const LOCAL_REPORT = 'the local report';
+const REPORT_TIMEOUT_MS = 10_000;
+/**
+ * Reports how a deployment ended. Always writes the local report first, then reports to the hub, best-effort (contract
+ * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. Calls
+ * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
+ * left. Never throws: the result names anything that could not be written, and the outcome does not change.
+ */
+async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
+    const { record, end, address } = conclusion;
+    const { plannedSteps } = record;
+    const failures = new Map();
+    const running_version = runningAfter(host.layout, record.facts, end.outcome);
+    const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
+    const fresh = redactReport(known, host.secrets);
+    // An earlier run, whose journal stayed, may already have delivered this report.
+    const accepted = findAccepted(host.layout, fresh);
+    const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
+    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
+    onLocalReport({ report: unsent, reportPath: written, plannedSteps });
+    const attempts = conclusion.accepted ?? accepted?.attempts;
+    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent);
+    if (reported.accepted)
+        removeFromOutbox(host.layout, unsent);
+    if (address !== null && !reported.accepted)
+        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, { address, report: unsent }));
+    const report = { ...unsent, reported };
+    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
+    if (reportPath !== undefined && host.keepReports !== undefined)
+        pruneReports(reportPath, report.slug, host.keepReports);
+    await orNote(failures, 'the audit line', () => appendAudit(host, report));
+    return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) };
+}
+/**
+ * Reports a deployment only to the hub, best-effort: for use if nothing may be written on the host, or if there is no
+ * project root. Calls `onKnown` before it sends anything. Never throws.
+ */
+async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
+    const { previous_version: running_version } = record.facts;
+    const circumstances = { reported: notSent('not sent'), running_version };
+    const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets);
+    const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
+    onKnown(known);
+    if (sender === undefined)
+        return known;
+    const delivery = await sendNow({ sender, grace }, unsent);
+    const { attempts } = delivery;
+    if (delivery.accepted)
+        return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
+    log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id));
+    return {
+        ...known,
+        report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
+        delivery,
+    };
+}
+/** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
+async function deliver(host, conclusion, report) {
+    const { address, accepted, onAccepted } = conclusion;
+    if (accepted !== undefined)
+        return { reported: { accepted: true, attempts: accepted, error: null } };
+    if (address === null)
+        return { reported: report.reported };
+    const delivered = await send(host, { address, report });
+    if (delivered.reported.accepted)
+        await onAccepted?.(delivered.reported.attempts);
+    return delivered;
+}
+async function send(host, { address, report }) {
+    const { sender, log, secrets, grace } = host;
+    if (sender?.address !== address)
+        return {
+            reported: notSent('waits in the outbox for a run that reports the same plugin, service or project to the same hub'),
+        };
+    const delivery = await sendNow({ sender, grace }, report);
+    const { attempts } = delivery;
+    if (delivery.accepted)
+        return { reported: { accepted: true, attempts, error: null }, delivery };
+    log.warning(describeUndelivered(delivery, report, host.run.id));
+    return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery };
+}
+/** Does not repeat the error that made the run itself fail, because the reader has already seen it. */
+function describeUndelivered(delivery, { error, deployment_id: id }, ownId) {
+    const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
+    const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`;
+    if (error?.message.includes(delivery.error))
+        return `${refusal}, for the same reason that the run failed.`;
+    return `${refusal} (this changes nothing on this host): ${delivery.error}`;
+}
+async function sendNow({ sender, grace }, report) {
+    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
+}
+/** Notes a failure. If a later attempt for the same subject succeeds, removes the note. */
+async function orNote(failures, subject, write) {
+    try {
+        const written = await write();
+        failures.delete(subject);
+        return written;
+    }
+    catch (error) {
+        failures.set(subject, (isSystemError(error) ? toHostError(error, `writing ${subject}`) : toDeployError(error)).message);
+        return undefined;
+    }
+}
+/**
+ * Gives only the first reason, because all writes usually fail for the same reason, for example because their folder is
+ * missing.
+ */
+function summarize(failures, { own }) {
+    const [reason] = failures.values();
+    if (reason === undefined)
+        return undefined;
+    return `Could not write ${listAll([...failures.keys()])}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
+}
+/** Also false if the path cannot be examined, because reporting never throws. */
+function isMissing(path) {
+    try {
+        return !pathExistsSync(path);
+    }
+    catch {
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/record.js
+
+/** Passes each fact to `onFacts` as soon as it is known, except the names of the host's own files. */
+function createDeploymentRecord(initial, states, onFacts = () => { }) {
+    const know = ({ drift: _, ...words }) => onFacts(words);
+    know(initial);
+    let facts = initial;
+    let journal;
+    const known = { states: [...states], steps: [], plannedSteps: [] };
+    return {
+        get facts() {
+            return facts;
+        },
+        ...known,
+        async update(more) {
+            facts = { ...facts, ...more };
+            know(more);
+            await journal?.append({ record: 'facts', facts: more });
+        },
+        async enter(change) {
+            known.states.push(change);
+            await journal?.append({ record: 'state', ...change });
+        },
+        async addStep(step) {
+            known.steps.push(step);
+            onFacts(step.id);
+            await journal?.append({ record: 'step', ...step });
+        },
+        planSteps(steps) {
+            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
+        },
+        noteIdle(ids) {
+            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
+            known.plannedSteps.splice(0, steps.length, ...steps);
+        },
+        async startJournal({ path, redact }, { reportAddress, keepPaths }) {
+            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
+            const started = await startJournal(path, { record: 'begin', ...begin }, redact);
+            for (const state of known.states)
+                await started.append({ record: 'state', ...state });
+            journal = started;
+            return started;
+        },
+    };
+}
+/** Rebuilds the record of a dead run from its journal. */
+function recordFromJournal(begun, records) {
+    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
+    const facts = Object.assign({ ...begun }, ...later);
+    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
+    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
+    for (const { record: _, ...step } of steps)
+        void record.addStep(step);
+    return record;
+}
+function definedOnly(facts) {
+    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
+}
+
+;// CONCATENATED MODULE: ./build/install/services/supervise.js
+
+
+
+
+
+const ACTION_TIMEOUT_MS = 5 * 60_000;
+const STATE_TIMEOUT_MS = 30_000;
+/**
+ * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
+ * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
+ */
+async function superviseService(order, limits = {}) {
+    const { service, action } = order;
+    const command = actionCommand(order);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
+    if (end.kind === 'exited' && end.code === 0)
+        return;
+    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${supervise_describeEnd(end)}. Check the service on this host.`);
+}
+/**
+ * Asks the supervisor about a service. If the supervisor gives no usable answer, the state is unknown and the evidence
+ * says why.
+ */
+async function readServiceState(service, limits = {}) {
+    const command = stateCommand(service);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
+    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
+    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${supervise_describeEnd(end)}`;
+    return { ...state, missing, evidence: `${describeService(service)}${answer}` };
+}
+/**
+ * Finds the service that runs a part for which no plan names one. It has the name in the part's row of the host config,
+ * or else the usual name. If no row names the service, and no service with the usual name exists (with systemd: runs),
+ * the project-wide unit runs the part. Returns undefined if there is no project-wide unit and no row of the part either.
+ */
+async function findServiceOf(config, id, limits = {}) {
+    const row = config.plugins.get(id);
+    const service = serviceOf(config, id);
+    if (service === undefined)
+        return undefined;
+    const own = { service, part: id };
+    if ((row?.unit ?? row?.container ?? row?.deployment) !== undefined)
+        return own;
+    if (!supervise_isAbsent(service, await readServiceState(service, limits)))
+        return own;
+    const projectWide = findNamed(config, null);
+    if (projectWide !== undefined)
+        return { service: projectWide, part: null };
+    return row === undefined ? undefined : own;
+}
+/** systemd reports a unit that does not exist in the same way as a stopped one. */
+function supervise_isAbsent({ supervisor }, { missing, words }) {
+    return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
+}
+/** Returns the answer to `runCommand`, by which a new start is recognized, or null if the supervisor gives none. */
+async function readServiceRun(service, limits = {}) {
+    return await ask(service, runCommand(service), limits);
+}
+/**
+ * Returns how many times containers of a Kubernetes deployment were restarted within their pods: such a restart may be
+ * too brief to make the deployment unavailable. Returns null for other supervisors, or if the number is not known.
+ */
+async function readRestarts(service, { labels }, limits = {}) {
+    if (service.supervisor !== 'kubernetes' || labels === null)
+        return null;
+    const answer = await ask(service, restartsCommand(service, labels), limits);
+    return answer === null ? null : parseRestarts(answer);
+}
+async function ask(service, command, limits) {
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
+}
+/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. */
+async function forgetStarts(service, limits = {}) {
+    const command = forgetStartsCommand(service);
+    if (command === undefined)
+        return;
+    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
+}
+const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
+/** Describes the end of a child as a predicate whose subject is the program. */
+function supervise_describeEnd(end) {
+    switch (end.kind) {
+        case 'exited':
+            return `returned exit code ${end.code}${describeOutput(end.output)}`;
+        case 'signalled':
+            return `was killed by ${end.signal}${describeOutput(end.output)}`;
+        case 'timed_out':
+            return `did not finish in time${describeOutput(end.output)}`;
+        case 'not_started':
+            return `could not be started (${cleanForeignText(end.error.message)})`;
+    }
+}
+function describeOutput(output) {
+    const text = cleanForeignText(output, 2048);
+    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
+}
+/** The supervisor's own command line that carries out an order, as an argument list, without a shell. */
+function actionCommand(order) {
+    const { service, action, isQueued } = order;
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
+        case 'docker':
+            return ['docker', action, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
+    }
+}
+/** The command line that asks for a service's state; `parseState` reads the answer. */
+function stateCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'is-active', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
+    }
+}
+/** Reports an action in the past tense: `greeter.service restarted`. */
+function inPast({ service, action }) {
+    return `${shortName(service)} ${PAST_TENSE[action]}`;
+}
+const PAST_TENSE = { start: 'started', stop: 'stopped', restart: 'restarted' };
+/** The command line that shows an operator the last lines of a service's log. */
+function logCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `journalctl ${service.scope === 'user' ? '--user ' : ''}-u ${service.unit} -n 50`;
+        case 'docker':
+            return `docker logs --tail 50 ${service.container}`;
+        case 'kubernetes':
+            return [...kubectl(service), 'logs', '--tail=50', `deployment/${service.deployment}`].join(' ');
+    }
+}
+/**
+ * The command line whose answer changes with every start of a unit or container, even a start by the supervisor itself.
+ * For a Kubernetes deployment, the answer is the time at which its availability last changed.
+ */
+function runCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
+    }
+}
+/**
+ * The command line that asks how many times each container of a Kubernetes deployment was restarted within its pod.
+ * `labels` selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
+ */
+function restartsCommand(service, labels) {
+    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
+}
+/** Returns the sum of the restarts of all containers. New pods add nothing, and deleted pods are not counted. */
+function parseRestarts(text) {
+    return text
+        .split(' ')
+        .map(Number)
+        .reduce((sum, count) => sum + count, 0);
+}
+/**
+ * The command line that makes a supervisor forget the recent starts of a service; undefined for a supervisor without
+ * such a command.
+ */
+function forgetStartsCommand(service) {
+    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
+}
+/** Parses the answer to `stateCommand`. */
+function parseState(service, answer) {
+    // systemctl is-active also reports the state through its exit code, which is not 0 for "activating", for example.
+    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
+    switch (service.supervisor) {
+        case 'systemd':
+            return parseUnitState(text);
+        case 'docker':
+            return parseContainerState(text);
+        case 'kubernetes':
+            return parseDeploymentState(text);
+    }
+}
+/**
+ * True if the output of a failed `stateCommand` says that the service does not exist. Always false for systemd, which
+ * reports a missing unit as inactive.
+ */
+function saysMissing(service, output) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return false;
+        case 'docker':
+            return /\bno such (?:object|container)\b/i.test(output);
+        case 'kubernetes':
+            return /\(NotFound\)/.test(output);
+    }
+}
+const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
+/** An old systemctl reports a unit that does not exist as `unknown`. */
+const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
+const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
+const DOCKER_RUN = '{{.State.StartedAt}}';
+const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
+const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
+const KUBERNETES_STATE = [
+    '{.metadata.generation}',
+    '{.status.observedGeneration}',
+    '{.spec.replicas}',
+    '{.status.updatedReplicas}',
+    '{.status.availableReplicas}',
+    '{.status.replicas}',
+    '{.spec.selector.matchLabels}',
+].join(' ');
+const SINGLE = { replicas: null, labels: null };
+function parseUnitState(text) {
+    const up = UP_UNITS.has(text);
+    const running = text === 'active';
+    const words = `is ${text} (ActiveState)${running ? '' : ', expected active'}`;
+    return { known: up || DOWN_UNITS.has(text), up, running, ...SINGLE, words };
+}
+function parseContainerState(text) {
+    const [status, health] = text.split(' ');
+    return {
+        known: text !== '',
+        up: /^(?:running|restarting)\b/.test(text),
+        running: text === 'running' || text === 'running healthy',
+        ...SINGLE,
+        words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
+    };
+}
+/** kubectl may leave a field empty if its value is 0. */
+function parseDeploymentState(text) {
+    const fields = text.split(' ');
+    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
+    const isComplete = updated === wanted && available === wanted && all === wanted;
+    const running = observed >= generation && wanted > 0 && isComplete;
+    const words = `has replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
+    const known = /^\d+$/.test(fields[2] ?? '');
+    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
+}
+/**
+ * Parses labels, which kubectl prints as JSON. Returns null if there are none, or if an older kubectl prints them in
+ * another form.
+ */
+function parseLabels(text) {
+    try {
+        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
+        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+        return selector.length === 0 ? null : selector.join(',');
+    }
+    catch {
+        return null;
+    }
+}
+function systemctl(service) {
+    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
+}
+function kubectl(service) {
+    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
+    const context = service.context === null ? [] : [`--context=${service.context}`];
+    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
+}
+function kubernetesAction({ action, replicas }) {
+    switch (action) {
+        case 'start':
+            return ['scale', `--replicas=${replicas || 1}`];
+        case 'stop':
+            return ['scale', '--replicas=0'];
+        case 'restart':
+            return ['rollout', 'restart'];
+    }
+}
+/** Returns the same key for the same service. */
+function keyOfService(service) {
+    return JSON.stringify(service);
+}
+/** Returns the service that a state file names, or undefined if this host config has none for that name. */
+function findNamed(config, part) {
+    if (part !== null)
+        return serviceOf(config, part);
+    const { scope, projectUnit } = config.systemd;
+    return config.supervisor === 'systemd' && projectUnit !== undefined
+        ? { supervisor: 'systemd', scope, unit: projectUnit }
+        : undefined;
+}
+/** Describes a service by the name that state files have for it. */
+function describePart(part) {
+    return part === null ? 'the unit of the whole project' : `the service of ${part}`;
+}
+/** Returns the service of an id, or undefined if the host config names no supervisor or says `none`. */
+function serviceOf(config, id) {
+    const named = config.plugins.get(id);
+    const fill = (template) => template.replaceAll('{id}', id);
+    switch (config.supervisor) {
+        case undefined:
+        case 'none':
+            return undefined;
+        case 'systemd':
+            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
+        case 'docker':
+            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
+        case 'kubernetes': {
+            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
+            return {
+                supervisor: 'kubernetes',
+                namespace,
+                deployment: fill(named?.deployment ?? deployment),
+                kubeconfig,
+                context,
+            };
+        }
+    }
+}
+/**
+ * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one; otherwise, the
+ * id's own service.
+ */
+function projectServiceOf(config, id) {
+    return findNamed(config, null) ?? serviceOf(config, id);
+}
+/**
+ * Returns the name of a systemd unit alone, because such names are recognized as units. Otherwise, returns the type and
+ * the name.
+ */
+function shortName(service) {
+    return service.supervisor === 'systemd' ? service.unit : describeService(service);
+}
+/** Returns the service's type and name, for an operator. */
+function describeService(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
+        case 'docker':
+            return `container ${service.container}`;
+        case 'kubernetes':
+            return `deployment ${service.namespace}/${service.deployment}`;
+    }
+}
+/**
+ * The variables that each supervisor's command line uses to find its daemon or cluster; the command line may also use
+ * files in `HOME`.
+ */
+const WHEREABOUTS = {
+    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
+    docker: [
+        'DOCKER_HOST',
+        'DOCKER_CONTEXT',
+        'DOCKER_CONFIG',
+        'DOCKER_TLS_VERIFY',
+        'DOCKER_CERT_PATH',
+        'DOCKER_API_VERSION',
+        'XDG_RUNTIME_DIR',
+    ],
+    kubernetes: ['KUBECONFIG'],
+};
+/**
+ * The environment of a supervisor's command line: the variables that every child gets, and those that the command line
+ * uses to find its daemon or cluster.
+ */
+function supervisorEnvironment(service) {
+    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
+}
+/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
+function runtimeDirectory(service) {
+    const uid = process.getuid?.();
+    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
+        return {};
+    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
+}
+/**
+ * For commands from the host config: the variable that says whether the deployment has so far changed what the host
+ * runs.
+ */
+function changedVariable({ changed }) {
+    return { DEPLOYMENT_CHANGED: String(changed) };
+}
+const TIMEOUT_MS = 30_000;
+/**
+ * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units ordered after that
+ * unit start now. Returns false if systemd does not wait for such a report.
+ */
+async function notifyReady() {
+    const socket = process.env['NOTIFY_SOCKET'];
+    if (socket === undefined)
+        return false;
+    const env = allowedEnvironment({ NOTIFY_SOCKET: socket });
+    await runChild({ command: ['systemd-notify', '--ready'], env, timeoutMs: TIMEOUT_MS, isSilent: true });
+    return true;
+}
+/**
+ * True if systemd is still starting the unit of this process. In that case, do not wait for a unit that is ordered
+ * after it: such a unit starts only once the unit of this process has started, so the wait would never end.
+ */
+async function isOwnUnitStarting() {
+    const unit = findOwnUnit();
+    if (unit === undefined)
+        return false;
+    const command = ['systemctl', ...unit.scope, 'show', '--property=ActiveState', unit.name];
+    const end = await runChild({ command: [...command], env: managerEnvironment(), timeoutMs: TIMEOUT_MS });
+    return end.kind === 'exited' && end.stdout.trim() === 'ActiveState=activating';
+}
+/** Finds the unit in the paths of this process's control groups; there may be one group in each hierarchy. */
+function findOwnUnit() {
+    const paths = [...readControlGroups().matchAll(/^(?:0:|\d+:name=systemd):(.*)$/gm)].map(([, path = '']) => path);
+    for (const path of paths) {
+        const name = path.split('/').findLast(part => part.endsWith('.service'));
+        if (name !== undefined)
+            return { scope: /\/user@\d+\.service\/./.test(path) ? ['--user'] : [], name };
+    }
+    return undefined;
+}
+function readControlGroups() {
+    try {
+        return (0,external_node_fs_namespaceObject.readFileSync)('/proc/self/cgroup', 'utf8');
+    }
+    catch {
+        return '';
+    }
+}
+function managerEnvironment() {
+    const runtime = process.env['XDG_RUNTIME_DIR'];
+    return allowedEnvironment(runtime === undefined ? {} : { XDG_RUNTIME_DIR: runtime });
+}
+
+;// CONCATENATED MODULE: ./build/install/services/changes.js
+
+
+
+/** kubectl refuses to restart a deployment that was restarted within the same second. */
+const SECOND_RESTART_AFTER_MS = 1500;
+/** A supervisor's command line that ignores SIGTERM is killed after this time; it has passed on its order by then. */
+const ABORT_GRACE_MS = 500;
+/**
+ * Returns the service with its current state, and with the replicas before the same plan's `earlier` changes.
+ * Throws DeploymentError `step_failed` if the state is unknown, because no rollback could restore an unknown state.
+ */
+async function planServiceChange({ part, ...task }, earlier, signal) {
+    const state = await readServiceState(task.service, { signal });
+    if (!state.known)
+        throw unknownState(task, state.evidence);
+    const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas);
+    return { service: task.service, part, was_running: state.up, replicas: known?.replicas ?? state.replicas };
+}
+/**
+ * Restores the state that a plan's services had before the plan, newest change first: restarts the services that were
+ * running, and stops the others. Call this function once the old files are back. Continues after a failure, and returns
+ * one sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
+ * restored.
+ */
+async function restoreServices(changes, restoring) {
+    const { signal, starts } = restoring;
+    const restored = { isRunning: false, problems: [], unrestored: [], isFinished: true };
+    for (const first of firstChanges(changes)) {
+        const change = { ...first, isQueued: starts === 'queued' };
+        try {
+            await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
+            restored.isRunning ||= change.was_running;
+        }
+        catch (error) {
+            restored.isFinished &&= !signal.aborted;
+            restored.unrestored.push(first.part);
+            restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
+        }
+    }
+    return restored;
+}
+function notRestored({ service }) {
+    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does that.`;
+}
+/** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
+async function restoreRunning(change, restoring) {
+    const { service } = change;
+    await forgetStarts(service, within(restoring));
+    // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
+    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
+        await scaleUp(change, restoring);
+    try {
+        await restore({ ...change, action: 'restart' }, restoring);
+    }
+    catch (error) {
+        if (service.supervisor !== 'kubernetes')
+            throw error;
+        await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal });
+        await restore({ ...change, action: 'restart' }, restoring);
+    }
+}
+async function scaleUp(change, restoring) {
+    await restore({ ...change, action: 'start' }, restoring);
+    if (change.replicas === null)
+        restoring.log.warning(`${describeService(change.service)} had been stopped, and now has 1 replica: only the run that stopped it knew how many it had. Scale it if it needs more.`);
+}
+/** Never omits the stop: a start may still be underway while nothing runs yet. */
+async function restoreStopped(change, restoring) {
+    try {
+        await restore({ ...change, action: 'stop' }, restoring);
+    }
+    catch (error) {
+        const { known, up } = await readServiceState(change.service, within(restoring));
+        if (!known || up)
+            throw error;
+    }
+}
+async function restore(order, restoring) {
+    restoring.log.info(`${order.action} ${describeService(order.service)}`);
+    await superviseService(order, within(restoring));
+    restoring.log.did(inPast(order));
+}
+function within({ signal }) {
+    return { signal, abortGraceMs: ABORT_GRACE_MS };
+}
+/**
+ * Returns the first change of each service, which contains the service's state before the plan. The service that was
+ * changed last comes first.
+ */
+function firstChanges(changes) {
+    const touched = new Map();
+    for (const change of changes) {
+        const key = keyOfService(change.service);
+        const first = touched.get(key) ?? change;
+        touched.delete(key);
+        touched.set(key, first);
+    }
+    return [...touched.values()].reverse();
+}
+function unknownState({ service, action }, evidence) {
+    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore that state. The service was not ${PAST_TENSE[action]}. Check that this host has the service, and that the supervisor answers.`);
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/step.js
+
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
+const DURATION_FORM = /^(\d{1,6})([smh])$/;
+/**
+ * The form of a duration of `min` to `max` seconds as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`). The parsed
+ * value is in seconds.
+ */
+function durationSchema(min, max) {
+    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
+    const within = [_gte(min, { error }), _lte(max, { error })];
+    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
+    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
+}
+function secondsOf(text) {
+    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
+    return Number(count) * SECONDS_PER_UNIT[unit];
+}
+const MAX_HEALTHCHECK_SECONDS = 600;
+const DEFAULT_HEALTHCHECK_SECONDS = 30;
+const MAX_HEALTHCHECK_RETRIES = 20;
+const MAX_NOTIFY_MESSAGE_CHARS = 500;
+/** The first component may also be a project archive's own name for its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".", ".." or backslashes',
+}));
+const messageSchema = schemas_string()
+    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
+const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
+const stepKeys = {
+    id: stepIdSchema,
+    depends_on: schemas_default(array(stepIdSchema), []),
+    snapshot: schemas_default(schemas_boolean(), false),
+};
+/** For the tool that seals a project. The signed manifest repeats the source, and only the manifest counts. */
+const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
+/** The keys of every step. */
+const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
+/** The form of a step, by its action; unknown actions and keys are refused. */
+const stepSchema = discriminatedUnion('action', [
+    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
+    strictObject({
+        ...stepKeys,
+        action: literal(['provision', 'configure_plugin']),
+        plugin: idSchema,
+    }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
+    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
+    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
+    strictObject({
+        ...stepKeys,
+        action: literal('healthcheck'),
+        plugin: exactOptional(idSchema),
+        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
+    }),
+    strictObject({
+        ...stepKeys,
+        action: literal('notify'),
+        event: stepIdSchema,
+        message: exactOptional(messageSchema),
+    }),
+]);
+/** Returns the keys that a step with `action` accepts; if the action is unknown, the keys that every step accepts. */
+function keysOfStep(action) {
+    const shapes = stepSchema.def.options.map(option => option.shape);
+    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
+    return Object.keys(shape ?? { ...stepKeys, action });
+}
+/** Builds the step in the form that the rest of the program uses. */
+function buildStep(written, position) {
+    const { depends_on: dependsOn, ...rest } = written;
+    if (rest.action !== 'healthcheck')
+        return { ...rest, dependsOn, ...position };
+    const { timeout: timeoutSeconds, ...check } = rest;
+    return { ...check, timeoutSeconds, dependsOn, ...position };
+}
+/** All actions that a plan can ask for. None of them runs a command from the plan. */
+const ACTIONS = [
+    'prepare',
+    'download',
+    'extract',
+    'rollback',
+    'provision',
+    'install_plugin',
+    'install_extension',
+    'configure_plugin',
+    'write_env',
+    'start',
+    'stop',
+    'restart',
+    'healthcheck',
+    'notify',
+];
+const MARKER_ACTIONS = ['prepare', 'download', 'extract', 'rollback', 'configure_plugin'];
+/**
+ * True if a step with this action has nothing to do: the deployment does the work of the action anyway, or the step
+ * only orders other steps.
+ */
+function isMarkerAction(action) {
+    return MARKER_ACTIONS.some(marker => marker === action);
+}
+const INSTALL_ACTIONS = ['install_plugin', 'install_extension'];
+/** True if steps with this action, in a plan or in a report, install a part. */
+function isInstallAction(action) {
+    return INSTALL_ACTIONS.some(install => install === action);
+}
+const HOST_ACTIONS = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
+/**
+ * True if steps with this action change more of a host than files: they act on a service, or run the operator's
+ * command.
+ */
+function isHostAction(action) {
+    return HOST_ACTIONS.has(action);
 }
 
 ;// CONCATENATED MODULE: ./build/net/call.js
@@ -29595,6 +26685,1246 @@ function expectVersion(healthcheck, version) {
     return { ...healthcheck, check: { ...check, probe } };
 }
 
+;// CONCATENATED MODULE: ./build/core/columns.js
+const FINAL_ROUNDS = 3;
+/** The sizes of a UTF-16 unit, and of the number before the text. */
+const UNIT_BYTES = 2;
+const NUMBER_BYTES = 4;
+/**
+ * Returns the HalfSipHash-1-3 of a 32-bit number and a UTF-16 text, as an unsigned 32-bit number. Without the key,
+ * nobody can choose texts that collide.
+ */
+function halfSipHash([low, high], number, text) {
+    let v0 = low;
+    let v1 = high;
+    let v2 = low ^ 0x6c796765;
+    let v3 = high ^ 0x74656462;
+    const words = 2 + (text.length >>> 1);
+    for (let round = 0; round < words + FINAL_ROUNDS; round++) {
+        const word = round < words ? wordAt(round, number, text) : 0;
+        if (round === words)
+            v2 ^= 0xff;
+        v3 ^= word;
+        // SipRound of HalfSipHash. Inline, because a function would have four results.
+        v0 = (v0 + v1) | 0;
+        v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+        v0 = (v0 << 16) | (v0 >>> 16);
+        v2 = (v2 + v3) | 0;
+        v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
+        v0 = (v0 + v3) | 0;
+        v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
+        v2 = (v2 + v1) | 0;
+        v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+        v2 = (v2 << 16) | (v2 >>> 16);
+        v0 ^= word;
+    }
+    return (v1 ^ v3) >>> 0;
+}
+/**
+ * Returns the word at a position. The first word is the number. Each of the next words has two units of the text. The
+ * last word has the length in bytes and, if the number of units is odd, the last unit.
+ */
+function wordAt(at, number, text) {
+    if (at === 0)
+        return number;
+    const unit = (at - 1) * 2;
+    if (unit + 1 < text.length)
+        return text.charCodeAt(unit) | (text.charCodeAt(unit + 1) << 16);
+    const rest = unit < text.length ? text.charCodeAt(unit) : 0;
+    return ((NUMBER_BYTES + text.length * UNIT_BYTES) << 24) | rest;
+}
+const INITIAL_SLOTS = 1024;
+/** A slot has two words: a hash, and a number plus one. In an empty slot, both words are zero. */
+const SLOT_WORDS = 2;
+/** The share of slots that may be taken, so that a search soon reaches an empty slot. */
+const MAX_FILLING = 1 / 2;
+/** A hash table of numbers, with open addressing, outside the JavaScript heap. */
+class HashIndex {
+    #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS);
+    #count = 0;
+    /** Adds a number below 2^32 - 1 under a 32-bit hash. Several numbers may have the same hash. */
+    add(hash, number) {
+        if (this.#count >= this.#slots * MAX_FILLING)
+            this.#grow();
+        this.#put(hash, number);
+        this.#count += 1;
+    }
+    /** Returns a number that was added under this hash and for which `isRight` is true, or undefined. */
+    find(hash, isRight) {
+        for (let slot = this.#slotOf(hash);; slot = this.#slotOf(slot + 1)) {
+            const number = this.#numberIn(slot);
+            if (number === -1)
+                return undefined;
+            if (this.#words[slot * SLOT_WORDS] === hash && isRight(number))
+                return number;
+        }
+    }
+    get #slots() {
+        return this.#words.length / SLOT_WORDS;
+    }
+    #slotOf(hash) {
+        return hash % this.#slots;
+    }
+    /** Returns -1 for an empty slot. */
+    #numberIn(slot) {
+        return this.#words[slot * SLOT_WORDS + 1] - 1;
+    }
+    #put(hash, number) {
+        let slot = this.#slotOf(hash);
+        while (this.#numberIn(slot) !== -1)
+            slot = this.#slotOf(slot + 1);
+        this.#words[slot * SLOT_WORDS] = hash;
+        this.#words[slot * SLOT_WORDS + 1] = number + 1;
+    }
+    #grow() {
+        const before = this.#words;
+        this.#words = new Uint32Array(before.length * 2);
+        for (let at = 0; at < before.length; at += SLOT_WORDS) {
+            const number = before[at + 1] - 1;
+            if (number !== -1)
+                this.#put(before[at], number);
+        }
+    }
+}
+/** The initial room for numbers. */
+const INITIAL_LENGTH = 1024;
+/**
+ * Many numbers by index, outside the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
+ */
+class NumberColumn {
+    #Kind;
+    #numbers;
+    #length = 0;
+    constructor(kind) {
+        this.#Kind = kind === 'int32' ? Int32Array : Float64Array;
+        this.#numbers = new this.#Kind(INITIAL_LENGTH);
+    }
+    get length() {
+        return this.#length;
+    }
+    add(number) {
+        if (this.#length === this.#numbers.length)
+            this.#grow();
+        this.#numbers[this.#length] = number;
+        this.#length += 1;
+    }
+    /** Replaces the number at an index below `length`. */
+    set(index, number) {
+        this.#numbers[index] = number;
+    }
+    /** Returns the number at an index below `length`. */
+    at(index) {
+        return this.#numbers[index];
+    }
+    #grow() {
+        const { buffer } = this.#numbers;
+        this.#numbers = new this.#Kind(buffer.transfer(buffer.byteLength * 2));
+    }
+}
+/** The number of texts in one block. */
+const BLOCK_TEXTS = 1024;
+/** The initial room for each text, enough for most names. */
+const BYTES_PER_TEXT = 32;
+/** The maximum number of UTF-8 bytes that one UTF-16 unit can need. */
+const BYTES_PER_UNIT = 3;
+/**
+ * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string twice
+ * before leaving it alone. It would then double the room for new objects. A lone surrogate becomes U+FFFD, as in every
+ * path that is passed to the system.
+ */
+class PackedTexts {
+    #blocks = [];
+    #length = 0;
+    get length() {
+        return this.#length;
+    }
+    add(text) {
+        const at = this.#length % BLOCK_TEXTS;
+        if (at === 0)
+            this.#blocks.push(newBlock());
+        const block = this.#blocks.at(-1);
+        const start = block.ends[at - 1] ?? 0;
+        reserve(block, start + text.length * BYTES_PER_UNIT);
+        block.ends[at] = start + block.bytes.write(text, start);
+        this.#length += 1;
+    }
+    /** Returns the text with this number, which must be below `length`. */
+    at(index) {
+        const { bytes, ends } = this.#blocks[Math.floor(index / BLOCK_TEXTS)];
+        const at = index % BLOCK_TEXTS;
+        return bytes.toString('utf8', ends[at - 1] ?? 0, ends[at]);
+    }
+}
+function newBlock() {
+    return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) };
+}
+/** Makes sure that a block has room for this many bytes. If the block must grow, frees the old memory at once. */
+function reserve(block, bytes) {
+    const { buffer, length } = block.bytes;
+    if (bytes > length)
+        block.bytes = Buffer.from(buffer.transfer(Math.max(bytes, length * 1.5)));
+}
+
+;// CONCATENATED MODULE: ./build/install/trees/compare.js
+
+
+
+
+
+
+
+/** The maximum number of added paths that are listed: a service may have written millions. */
+const MAX_ADDED = 10_000;
+/**
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Does not read a file whose inode and times
+ * show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
+ * Throws any error from reading the record, the system's error, and the signal's reason once the signal is aborted.
+ */
+async function compareTree(tree, record, signal) {
+    const instead = findNoDirectory(tree.root);
+    const difference = { added: [], removed: [], changed: [], ...(instead && { instead }) };
+    for await (const { recorded, found } of findDifferences(tree, record, signal)) {
+        if (recorded !== undefined)
+            difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
+        else if (difference.added.length < MAX_ADDED)
+            difference.added.push(found.path);
+        else
+            difference.uncounted = true;
+    }
+    return difference;
+}
+/**
+ * Compares as `compareTree` does, and yields the differences in the order of their paths. If there is no directory,
+ * every recorded path counts as missing.
+ */
+async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, record, signal) {
+    signal?.throwIfAborted();
+    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
+    const isKept = isBelow(keepPaths);
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory, onStamp }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded === undefined) {
+            if (found !== undefined && !isCache(found.path))
+                yield { recorded, found };
+        }
+        else if (isKept(recorded.path))
+            continue;
+        else if (found === undefined)
+            yield { recorded, found };
+        else {
+            // Most files need not be read, and awaiting each result would take longer than the comparison.
+            const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }));
+            if (!isSame)
+                yield { recorded, found };
+        }
+    }
+}
+/** Returns the type of entry found instead of a directory; undefined if the path is a directory. */
+function findNoDirectory(root) {
+    const stat = lstatIfPresentSync(root);
+    if (stat === undefined)
+        return 'nothing';
+    if (stat.isDirectory())
+        return undefined;
+    if (stat.isSymbolicLink())
+        return 'symlink';
+    return stat.isFile() ? 'file' : 'other';
+}
+/**
+ * True for a path in a directory where Python itself writes its caches: an unrecorded file there is not a difference.
+ */
+function isCache(path) {
+    return /(?:^|\/)__pycache__\//.test(path);
+}
+/**
+ * True if the found item matches the recorded item; undefined if only the bytes of a file can show whether they match.
+ */
+function compareStates(recorded, found) {
+    if (!isSameKind(recorded, found) || recorded.content !== found.content)
+        return false;
+    return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
+}
+/** True if the found item matches the recorded item. Reads a file only if the size, mode and stamp do not decide. */
+async function isAsRecorded(recorded, found, tree) {
+    return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree));
+}
+/** True if a file has the bytes of the recorded file. Reads the file only if the sizes are equal. */
+async function hasSameBytes(recorded, found, { root, digester }) {
+    if (recorded.content !== found.content)
+        return false;
+    try {
+        return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
+    }
+    catch (error) {
+        // Another process has just removed or replaced the file, or made it unreadable.
+        if (isAbsent(error) || isBarred(error))
+            return false;
+        throw error;
+    }
+}
+/** True if an item of a tree or of its record is a regular file. */
+function isFile({ kind }) {
+    return kind !== 'link' && kind !== 'other';
+}
+/** An item from a record of an earlier version of the action has no mode. */
+function isSameKind({ kind }, found) {
+    return kind === found.kind || (kind === 'file' && isFile(found));
+}
+/** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */
+function* pairUp(record, tree) {
+    let found = tree.next();
+    for (const recorded of record) {
+        for (; !found.done; found = tree.next()) {
+            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
+                break;
+            yield { found: found.value };
+        }
+        if (found.done || found.value?.path !== recorded.path) {
+            yield { recorded };
+            continue;
+        }
+        yield { recorded, found: found.value };
+        found = tree.next();
+    }
+    for (; !found.done; found = tree.next())
+        yield { found: found.value };
+}
+/**
+ * The stamps of everything in a tree when it was scanned. They show later, without the tree's record, whether the tree
+ * has changed.
+ */
+class TreeStamps {
+    /** Paths, each followed by its stamp. */
+    #seen = new PackedTexts();
+    #inRoot = 0;
+    /** For a directory, `stamp` must be from before the directory was listed. */
+    see(path, stamp) {
+        this.#seen.add(path);
+        this.#seen.add(stamp);
+        if (!path.includes('/'))
+            this.#inRoot += 1;
+    }
+    /**
+     * True if nothing in this tree has changed since the scan. Ignores the stamp of the root, because the tree may have
+     * been moved, but compares the number of entries in the root. A directory counts as changed if a kept path was moved
+     * out of it. Throws the signal's reason once the signal is aborted.
+     */
+    async areThoseOf({ root, keepPaths }, signal) {
+        const slice = new TimeSlice(signal);
+        try {
+            if (!(0,external_node_fs_namespaceObject.lstatSync)(root).isDirectory())
+                return false;
+            const isKept = isBelow(keepPaths);
+            if ((0,external_node_fs_namespaceObject.readdirSync)(root).filter(name => !isKept(name)).length !== this.#inRoot)
+                return false;
+            for (let at = 0; at < this.#seen.length; at += 2) {
+                const [path, stamp] = [this.#seen.at(at), this.#seen.at(at + 1)];
+                if (slice.isOver())
+                    await slice.giveBack();
+                if (stampOf((0,external_node_fs_namespaceObject.lstatSync)(`${root}/${path}`, { bigint: true })) !== stamp)
+                    return false;
+            }
+            return true;
+        }
+        catch {
+            signal.throwIfAborted();
+            return false;
+        }
+    }
+}
+/** The maximum number of paths. There is a limit, because each path is moved separately. */
+const MAX_STRAYS = 2000;
+/**
+ * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths. For a cache
+ * that is entirely unrecorded, returns only the path of the cache. A process that could write to the tree may have put
+ * code in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the
+ * signal's reason once the signal is aborted.
+ */
+async function findStrayCaches({ root, keepPaths }, record, signal) {
+    const slice = new TimeSlice(signal);
+    const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf));
+    const strays = new Set();
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded !== undefined || found === undefined || !isCache(found.path))
+            continue;
+        const cache = cacheOf(found.path);
+        strays.add(known.has(cache) ? found.path : cache);
+        if (strays.size > MAX_STRAYS)
+            return undefined;
+    }
+    return [...strays];
+}
+/** Returns the outermost cache that contains the path. */
+function cacheOf(path) {
+    return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
+}
+/** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
+const compare_MAX_BYTES = 256 * 1024 * 1024;
+/** The minimum number of bytes that each unrecorded file or symlink counts as. */
+const BYTES_PER_FILE = 1024;
+/** The number of symlinks in a chain that an archive may contain. */
+const MAX_LINKS = 40;
+/**
+ * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
+ * unrecorded files, and those whose size or stamp differs from the record. Returns undefined if these files would
+ * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
+ * the returned file that it leads to, if there is one. Throws any error from reading the record, the system's error,
+ * and the signal's reason once the signal is aborted.
+ */
+async function describeTree({ root, keepPaths }, record, signal) {
+    let room = compare_MAX_BYTES;
+    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (found === undefined || (recorded === undefined && isCache(found.path)))
+            continue;
+        const known = knownDigest(recorded, found);
+        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
+        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
+        // Two names that are not UTF-8 may look equal, and no record contains a path twice.
+        if (room < 0 || found.path === items.at(-1)?.path)
+            return undefined;
+        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
+        items.push({ ...found, sha256 });
+    }
+    return withLinkedDigests(items);
+}
+function knownDigest(recorded, { content, stamp }) {
+    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
+}
+function withLinkedDigests(items) {
+    const byPath = new Map(items.map(item => [item.path, item]));
+    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
+}
+function digestBehind(link, byPath) {
+    let item = link;
+    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
+        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
+    return item?.sha256;
+}
+
+;// CONCATENATED MODULE: external "node:string_decoder"
+const external_node_string_decoder_namespaceObject = require("node:string_decoder");
+;// CONCATENATED MODULE: ./build/install/trees/record.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const record_WINDOW_BYTES = 64 * 1024;
+/**
+ * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
+ * caller uses the items. The items are verified only once all of them have been read without an error.
+ *
+ * Throws TreeRecordDamage or the system's error. For a record of an earlier version of the action, throws as
+ * `readEarlierRecord` does.
+ */
+function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
+    if (record !== undefined) {
+        const fd = openIfPresentSync(treeRecordPath(layout, record));
+        return fd === undefined ? undefined : readItems(fd, record);
+    }
+    return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
+}
+/**
+ * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
+ * first and leaves the lines unparsed, so it takes a fifth of the time that `readTreeRecord` takes for all items.
+ * Throws as `readTreeRecord` does, before the first line.
+ */
+function readRecordLines(layout, identity) {
+    const { tree_record: record } = identity;
+    if (record === undefined) {
+        const items = readTreeRecord(layout, identity);
+        return items && [...items].map(asLine);
+    }
+    const fd = openIfPresentSync(treeRecordPath(layout, record));
+    return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
+}
+/**
+ * Opens a version's record to look up single items, at a tenth of the cost of reading all of them. Returns undefined if
+ * the version has no record. Throws as `readTreeRecord` does, before any lookup.
+ */
+function openTreeRecord(layout, identity) {
+    const { tree_record: record } = identity;
+    if (record === undefined) {
+        const items = readTreeRecord(layout, identity);
+        const found = items && new Map([...items].map(item => [item.path, item]));
+        return found && (path => found.get(path));
+    }
+    const fd = openIfPresentSync(treeRecordPath(layout, record));
+    return fd === undefined ? undefined : findIn(readWholeRecord(fd, record));
+}
+function findIn({ text, recordedAt }) {
+    return path => {
+        const end = text.indexOf(`\t${record_quote(path)}\n`);
+        if (end === -1)
+            return undefined;
+        const start = text.lastIndexOf('\n', end) + 1;
+        return record_parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
+    };
+}
+/** Closes the descriptor. */
+function readWholeRecord(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is not a regular file');
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
+        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
+            throw new TreeRecordDamage('its content does not match the digest in its name');
+        return { text, recordedAt: String(stat.mtimeNs) };
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Closes the descriptor. */
+function* readItems(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is not a regular file');
+        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        const recordedAt = String(stat.mtimeNs);
+        let before = '';
+        for (const line of linesOf(fd, found)) {
+            const item = record_parseLine(line, recordedAt);
+            if (before !== '' && comparePaths(before, item.path) >= 0)
+                throw new TreeRecordDamage(`its line for ${item.path} is out of order`);
+            before = item.path;
+            yield item;
+        }
+        if (found.digest('hex') !== name)
+            throw new TreeRecordDamage('its content does not match the digest in its name');
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function* linesOf(fd, digest) {
+    const [window, decoder] = [Buffer.allocUnsafe(record_WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
+    let rest = '';
+    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
+        const bytes = window.subarray(0, count);
+        digest.update(bytes);
+        const text = rest + decoder.write(bytes);
+        let start = 0;
+        for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', start)) {
+            yield text.slice(start, end);
+            start = end + 1;
+        }
+        rest = text.slice(start);
+    }
+    if (rest !== '')
+        throw new TreeRecordDamage('its last line is truncated');
+}
+/** Follows no symlink and waits for no pipe. */
+function openIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+const treeSchema = schemas_lazy(() => object({
+    files: array(object({
+        path: innerPathSchema,
+        sha256: digestSchema,
+        size: schemas_int().check(_nonnegative()),
+        mode: literal([0o644, 0o755]),
+    })),
+    symlinks: array(object({
+        path: innerPathSchema,
+        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
+        /**
+         * The digest of the file that the symlink leads to in the end, after any other symlinks; absent if there is
+         * no such file.
+         */
+        sha256: exactOptional(digestSchema),
+    })),
+}));
+/**
+ * Returns the items in a record of an earlier version of the action, in order; undefined if there is no such record.
+ * The name of the record is the digest of its entries. Trees that differed only in modes shared one such record, so its
+ * modes are not returned. Throws TreeRecordDamage, or as `readStateFileSync` does.
+ */
+function readEarlierRecord(path, digest) {
+    const text = readStateFileSync(path);
+    if (text === undefined)
+        return undefined;
+    const { files, symlinks } = parseTree(text, digest);
+    return inTreeOrder([
+        ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
+        ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
+    ]);
+}
+function parseTree(text, digest) {
+    try {
+        const tree = completed(treeSchema.parse(JSON.parse(text)));
+        if (digestOf(tree) === digest)
+            return tree;
+    }
+    catch (error) {
+        throw new TreeRecordDamage(describeDamage(error), { cause: error });
+    }
+    throw new TreeRecordDamage('its files do not match the digest in its name');
+}
+function digestOf({ files, symlinks }) {
+    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
+    return tree_digest_treeDigest([...files, ...throughLinks]);
+}
+/** In the oldest records, only a symlink's target shows which file the symlink leads to. */
+function completed({ files, symlinks }) {
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
+    const known = symlinks.map(symlink => {
+        const sha256 = symlink.sha256 ?? digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(symlink.path), symlink.target));
+        return sha256 === undefined ? symlink : { ...symlink, sha256 };
+    });
+    return { files, symlinks: known };
+}
+/**
+ * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
+ * which belong to the host.
+ */
+function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
+    const isKept = isBelow(keepPaths);
+    const links = linkItems({ files, symlinks }, stampOf);
+    let link = links.next();
+    for (const file of files) {
+        for (; !link.done && comparePaths(link.value.path, file.path) < 0; link = links.next())
+            if (!isKept(link.value.path))
+                yield link.value;
+        const { path, sha256 } = file;
+        if (!isKept(path))
+            yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
+    }
+    for (; !link.done; link = links.next())
+        if (!isKept(link.value.path))
+            yield link.value;
+}
+function* linkItems({ files, symlinks }, stampOf) {
+    if (symlinks.length === 0)
+        return;
+    const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]));
+    for (const symlink of inTreeOrder(symlinks)) {
+        const { path, target, file } = symlink;
+        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
+    }
+}
+/**
+ * Returns the items of `itemsOf` with their stamps in the folder of the extracted tree. Reads the unknown stamps from
+ * that folder.
+ */
+function stagedItems({ tree, staged }, keepPaths) {
+    return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
+}
+/**
+ * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
+ * the first error after trying to remove all of them.
+ */
+function pruneTreeRecords({ trees }, used) {
+    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
+        if (record !== undefined)
+            return [`${record}.tree`];
+        return digest === null ? [] : [`${digest}.json`];
+    }));
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
+    const errors = [];
+    for (const name of stale) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
+        }
+        catch (error) {
+            errors.push(error);
+        }
+    }
+    if (errors.length > 0)
+        throw errors[0];
+}
+/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
+/** The line of a file from a record of an earlier version of the action: its digest, `file` and its size. */
+const WITHOUT_MODE = /^[^\t]*\tfile\t/;
+const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
+/** Returns the line of an item, with its line break. */
+function record_lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
+    return `${sha256}\t${kind}\t${record_quote(content)}\t${stamp}\t${record_quote(path)}\n`;
+}
+/**
+ * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
+ * later gets no stamp, because another change may have followed in the same tick of the file system's clock. A change
+ * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
+ */
+function record_parseLine(line, recordedAt) {
+    if (!LINE.test(line))
+        throw new TreeRecordDamage('it has a line that this action does not write');
+    const kindAt = line.indexOf('\t') + 1;
+    const contentAt = line.indexOf('\t', kindAt) + 1;
+    const stampAt = line.indexOf('\t', contentAt) + 1;
+    const pathAt = line.lastIndexOf('\t') + 1;
+    const path = unquote(line.slice(pathAt));
+    if (LEAVES_TREE.test(path))
+        throw new TreeRecordDamage('it has a path that leaves the tree');
+    const changedAt = line.slice(line.lastIndexOf('\t', pathAt - 2) + 1, pathAt - 1);
+    return {
+        path,
+        kind: line.slice(kindAt, contentAt - 1),
+        content: unquote(line.slice(contentAt, stampAt - 1)),
+        stamp: isEarlier(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
+        sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
+    };
+}
+/** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
+function isEarlier(time, other) {
+    if (time === '' || time.startsWith('-') || other.startsWith('-'))
+        return false;
+    return time.length < other.length || (time.length === other.length && time < other);
+}
+/** Returns the line that an item would have. */
+function asLine({ sha256 = '-', kind, content, path }) {
+    return { path, fields: `${sha256}\t${kind}\t${record_quote(content)}` };
+}
+/** True if two lines have the same content. An item from a record of an earlier version of the action has no mode. */
+function isAlike({ fields }, other) {
+    if (fields === other.fields)
+        return true;
+    return ((WITHOUT_MODE.test(fields) || WITHOUT_MODE.test(other.fields)) && withoutMode(fields) === withoutMode(other.fields));
+}
+/** Returns the unparsed lines of a record whose digest was verified, in order. */
+function* linesIn(text) {
+    for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
+        const path = text.lastIndexOf('\t', end) + 1;
+        const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1);
+        yield { path: unquote(text.slice(path, end)), fields: text.slice(start, stamp) };
+    }
+}
+/**
+ * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
+ * lines. Host files may have any name.
+ */
+function record_quote(text) {
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
+}
+function unquote(text) {
+    if (!text.startsWith('"'))
+        return text;
+    const value = parseQuoted(text);
+    if (typeof value !== 'string')
+        throw new TreeRecordDamage('it has a quoted text that this action does not write');
+    return value;
+}
+function parseQuoted(text) {
+    try {
+        return JSON.parse(text);
+    }
+    catch {
+        return undefined;
+    }
+}
+function withoutMode(fields) {
+    return fields.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t');
+}
+/** Returns the tree digest of these items: a symlink to a file counts with the bytes of that file. */
+function digestOfItems(items) {
+    return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
+}
+/** Returns the `TreeIdentity` in a row, without the row's other fields. */
+function record_identityOf({ tree_digest, tree_record }) {
+    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
+}
+/** The path of a version's record. */
+function recordPath(layout, { tree_digest, tree_record }) {
+    return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
+}
+/** A tree record that is not as this action wrote it; the message says what is wrong. */
+class TreeRecordDamage extends Error {
+    name = 'TreeRecordDamage';
+}
+/**
+ * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
+ * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
+ * stays valid when the tree is moved. Works in slices.
+ */
+async function writeTreeRecord(layout, items, signal) {
+    const temporary = temporaryName(`${layout.trees}/record`);
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
+        let identity;
+        try {
+            identity = await writeItems(fd, items, signal);
+            await syncFile(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
+        await syncDirectory(layout.trees);
+        return identity;
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+async function writeItems(fd, items, signal) {
+    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
+    let [lines, digested, separator] = ['', '', ''];
+    const flush = () => {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
+        record.update(lines);
+        digest.update(digested);
+        [lines, digested] = ['', ''];
+    };
+    for (const item of items) {
+        lines += record_lineOf(item);
+        if (item.sha256 !== undefined) {
+            digested += `${separator}${item.path}:${item.sha256}`;
+            separator = '\n';
+        }
+        if (lines.length >= record_WINDOW_BYTES)
+            flush();
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    flush();
+    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+}
+
+;// CONCATENATED MODULE: ./build/install/trees/drift.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
+ * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
+ * symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier version
+ * of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
+ *
+ * Undefined means that the differences are not known: nothing is recorded, or, after a warning, the record or the tree
+ * cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason, once the signal is
+ * aborted. Does not read a file whose inode and times show that it is unchanged.
+ */
+async function findDrift(folder, tree, signal) {
+    return await compareInstalled(folder, tree, { signal });
+}
+/** Does the same as `findDrift`, but reads every file if `byContent` is set. */
+async function compareInstalled(folder, tree, { signal, byContent = false }) {
+    const { layout, log } = folder;
+    let row;
+    try {
+        row = findInstalled(readInstalled(layout), tree);
+        if (row === undefined)
+            return undefined;
+        const hostTree = {
+            root: tree.root ?? installPath(layout, placeOf(row)),
+            keepPaths: tree.keepPaths,
+            onStamp: tree.onStamp,
+            identity: row,
+        };
+        return await compareRecorded(layout, hostTree, { signal, byContent });
+    }
+    catch (error) {
+        signal?.throwIfAborted();
+        const name = row === undefined ? placeName(tree) : placePath(placeOf(row));
+        log.warning(`${name} is not compared with what was installed. ${drift_reasonOf(error, layout, row)}`);
+        return undefined;
+    }
+}
+/**
+ * Returns a function that looks up single paths in the record of an installed tree. The first call to that function
+ * opens the record, and throws as `readInstalled` and `openTreeRecord` do.
+ */
+function findRecordedIn(layout, tree) {
+    let find;
+    return path => {
+        const identity = find ? undefined : findInstalled(readInstalled(layout), tree);
+        find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined);
+        return find(path);
+    };
+}
+/**
+ * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws as
+ * `readTreeRecord` and `compareTree` do.
+ */
+async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
+    const record = readTreeRecord(layout, identity);
+    return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
+}
+function* withoutStamps(record) {
+    for (const item of record)
+        yield { ...item, stamp: undefined };
+}
+/** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
+function drift_reasonOf(error, layout, identity) {
+    if (!(error instanceof TreeRecordDamage) || identity === undefined)
+        return toHostError(error, 'reading the installed files or their record').message;
+    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
+}
+/**
+ * The maximum age, in milliseconds, of a comparison that is recent enough for a note about a tree. The note is only
+ * about the tree's state before the move; see `moved`.
+ */
+const RECENT_MS = 5000;
+/**
+ * The maximum age, in milliseconds, of a comparison that counts as current. The age is measured from the start of the
+ * comparison, when the first files are read.
+ */
+const JUST_NOW_MS = 1000;
+/** Compares installed trees with their records; see `findDrift`. */
+class DriftCheck {
+    #setting;
+    #clockMs;
+    #isDisregarded = false;
+    #found = new Map();
+    constructor(setting) {
+        this.#setting = setting;
+        this.#clockMs = setting.clockMs ?? monotonicMs;
+    }
+    /** After this call, no difference is known, because the places do not contain the trees that the records describe. */
+    disregard() {
+        this.#isDisregarded = true;
+    }
+    /** Returns the last differences found; compares a part only if it has not been compared yet. */
+    async of(part) {
+        if (this.#isDisregarded)
+            return undefined;
+        return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference;
+    }
+    /** Returns the present differences; a part that could not be compared is not compared again. */
+    async again(part) {
+        if (this.#isDisregarded)
+            return undefined;
+        const known = this.#found.get(placeName(part));
+        if (known !== undefined && (await known.difference) === undefined)
+            return undefined;
+        return await this.#compare(part).difference;
+    }
+    /** Returns the current differences, or those from less than 5 seconds ago. */
+    async recent(part) {
+        const found = this.#found.get(placeName(part));
+        return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
+            ? await this.of(part)
+            : await this.again(part);
+    }
+    /**
+     * Returns the differences that a tree had when it left its place. For a tree that will be kept, differences
+     * from up to a second earlier also count. The tree was moved to `root`, where no process reaches the tree by its old
+     * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
+     * be compared is not compared again.
+     */
+    async moved(part, { root, isKept }) {
+        const known = this.#found.get(placeName(part));
+        if (this.#isDisregarded || known === undefined || (await known.difference) === undefined)
+            return undefined;
+        if (isKept && this.#clockMs() - known.startedAt < JUST_NOW_MS)
+            return await known.difference;
+        const tree = { root, keepPaths: this.#setting.keepPaths() };
+        if (await known.stamps.areThoseOf(tree, this.#setting.signal))
+            return await known.difference;
+        return await this.#compare(part, root).difference;
+    }
+    #compare({ shelf, id }, root) {
+        const { signal } = this.#setting;
+        const startedAt = this.#clockMs();
+        const stamps = new TreeStamps();
+        const onStamp = (path, stamp) => stamps.see(path, stamp);
+        const tree = { shelf, id, keepPaths: this.#setting.keepPaths(), root, onStamp };
+        const difference = findDrift(this.#setting, tree, signal);
+        const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY };
+        const end = () => {
+            found.endedAt = this.#clockMs();
+        };
+        difference.then(end, end);
+        this.#found.set(placeName({ shelf, id }), found);
+        return found;
+    }
+}
+/** True if two comparisons found the same differences. */
+function isSameDifference(one, other) {
+    return JSON.stringify(one) === JSON.stringify(other);
+}
+/** True if there is no difference except added files. */
+function isOnlyAdded({ removed, changed, instead }) {
+    return instead === undefined && removed.length + changed.length === 0;
+}
+/** Describes the number of added files; `isLeast` says that further ones were not counted. */
+function addedInWords(count, isLeast = false) {
+    if (count === 1)
+        return '1 file was added on this host';
+    return `${isLeast ? 'at least ' : ''}${countInWords(count)} files were added on this host`;
+}
+/** True if there is any difference. */
+function isModified(drift) {
+    if (drift === undefined)
+        return false;
+    const { added, removed, changed, instead } = drift;
+    return instead !== undefined || added.length + removed.length + changed.length > 0;
+}
+const drift_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
+const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
+/** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
+function driftNotePath(stagingFolder, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
+}
+/**
+ * Notes the differences that exist between a tree and its record before the deployment, so that a rollback can
+ * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
+ * rollback can only verify less.
+ */
+async function noteDrift(stagingFolder, tree, drift) {
+    const path = driftNotePath(stagingFolder, tree);
+    const states = [];
+    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
+        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
+    });
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
+}
+/** Returns the note; undefined if there is none that can be read, for example after a power cut. */
+function readDriftNote(stagingFolder, part) {
+    try {
+        const note = drift_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
+        return { ...note, states: new Map(note.states) };
+    }
+    catch {
+        return undefined;
+    }
+}
+async function findLater(before, now) {
+    const later = { damaged: [], written: [] };
+    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
+        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
+        const noted = before.note.states.get(path);
+        if (noted === (now.instead ?? stateText(item)))
+            return;
+        const isWritten = isWrittenSince(noted ?? stateText(before.recorded(path)), item, before.isAfterCrash);
+        later[isWritten ? 'written' : 'damaged'].push(path);
+    });
+    return later;
+}
+/**
+ * A write changes the stamp even if the clock was set back; only a write in the same tick of the clock goes unnoticed.
+ */
+function isWrittenSince(before, item, isAfterCrash) {
+    if (item === undefined || item.kind === 'link' || item.kind === 'other')
+        return false;
+    const [, size, ...stamp] = before.split('\t');
+    const isLost = isAfterCrash && item.content === '0' && size !== '0';
+    return !isLost && stamp.join('\t') !== item.stamp;
+}
+function stateOf(root, path) {
+    return stateText(describeItemSync(root, path));
+}
+/** Returns a text that is different for each state of a path. */
+function stateText({ kind, content, stamp = '' } = NOTHING) {
+    return [kind, content, stamp].join('\t');
+}
+/**
+ * Counts the files that a new tree changes, adds and removes. Compares the items of the new tree with the record of the
+ * old one while the items pass through `count`, so that no file is read again.
+ */
+class TreeChange {
+    #before;
+    #counts = { changed: 0, added: 0, removed: 0, all: 0 };
+    #isUncounted = false;
+    /**
+     * The numbers of counted files for which the new tree only undoes a change on the host: edited and missing files are
+     * restored, and added files are removed.
+     */
+    #undone = { restored: 0, removed: 0 };
+    /**
+     * `before` is the installed tree, if any. Never throws: without a readable record of that tree, nothing is compared.
+     */
+    constructor(layout, before) {
+        this.#before = before && orUndefined(() => readRecordLines(layout, before));
+    }
+    /** Passes on the items of the new tree while counting them. */
+    *count(items) {
+        const before = (this.#before ?? [])[Symbol.iterator]();
+        const next = () => before.next().value;
+        let old = next();
+        for (const item of items) {
+            const line = asLine(item);
+            while (old !== undefined && old.path !== line.path && comparePaths(old.path, line.path) < 0) {
+                this.#counts.removed++;
+                old = next();
+            }
+            if (old?.path !== line.path)
+                this.#counts.added++;
+            else {
+                if (!isAlike(old, line))
+                    this.#counts.changed++;
+                old = next();
+            }
+            this.#counts.all++;
+            yield item;
+        }
+        for (; old !== undefined; old = next())
+            this.#counts.removed++;
+    }
+    /**
+     * Adjusts the counts, which compare two records, for the differences between the replaced tree and its own record.
+     * Reads each record at most once, however many files differ. Works in slices. If a record cannot be read, throws as
+     * `readRecordLines` does and corrects nothing.
+     */
+    async correct(drift, layout, records) {
+        if (drift.instead !== undefined) {
+            this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all };
+            return;
+        }
+        if (drift.uncounted) {
+            this.#isUncounted = true;
+            return;
+        }
+        const versions = await findVersions([...drift.changed, ...drift.removed, ...drift.added], layout, records);
+        for (const path of drift.changed)
+            if (drift_isSame(versions.get(path)))
+                this.#restore('changed');
+        for (const path of drift.removed) {
+            if (drift_isSame(versions.get(path)))
+                this.#restore('added');
+            else if (versions.get(path)?.after === undefined)
+                this.#counts.removed--;
+            else
+                this.#recount('changed', 'added');
+        }
+        for (const path of drift.added) {
+            if (versions.get(path)?.after !== undefined)
+                this.#recount('added', 'changed');
+            else {
+                this.#counts.removed++;
+                this.#undone.removed++;
+            }
+        }
+    }
+    #restore(how) {
+        this.#counts[how]++;
+        this.#undone.restored++;
+    }
+    #recount(from, to) {
+        this.#counts[from]--;
+        this.#counts[to]++;
+    }
+    /**
+     * Returns, for example, `58 files changed, 2 added, 1 removed`; returns the number of all files if the changes could
+     * not be counted.
+     */
+    inWords() {
+        const { changed, added, removed, all } = this.#counts;
+        if (this.#before === undefined || this.#isUncounted)
+            return countInWords(all, 'file');
+        const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
+        if (parts.length === 0)
+            return 'no file changed';
+        const undone = this.#undone;
+        if (undone.restored + undone.removed === changed + added + removed) {
+            const restored = undone.restored === 0 ? [] : [`${countInWords(undone.restored, 'edited file')} restored`];
+            const dropped = undone.removed === 0 ? [] : [`${countInWords(undone.removed, 'added file')} removed`];
+            return [...restored, ...dropped].join(', ');
+        }
+        return parts
+            .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
+            .join(', ');
+    }
+}
+/** Returns the lines of these paths in two records. */
+async function findVersions(paths, layout, records) {
+    const versions = new Map(paths.map(path => [path, {}]));
+    const slice = new TimeSlice();
+    for (const which of ['before', 'after']) {
+        await slice.forEach(readRecordLines(layout, records[which]) ?? [], line => {
+            const found = versions.get(line.path);
+            if (found !== undefined)
+                found[which] = line;
+        });
+    }
+    return versions;
+}
+function drift_isSame({ before, after } = {}) {
+    return before !== undefined && after !== undefined && isAlike(before, after);
+}
+/** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */
+function orUndefined(read) {
+    try {
+        return read();
+    }
+    catch {
+        return undefined;
+    }
+}
+/** After attempt n, the wait is n milliseconds: 0.1 s in total. */
+const drift_MAX_ATTEMPTS = 14;
+/** The limit for all attempts, in milliseconds: each attempt may examine many files. */
+const MAX_MS = 1000;
+/**
+ * Examines the damaged paths again, and returns those at which the old file is found after all. In that case, another
+ * process is renaming the file, or a directory that contains it, back and forth. Never throws; once the signal is
+ * aborted, examines nothing more.
+ */
+async function findMoving(before, damaged, signal) {
+    const slice = new TimeSlice();
+    const digester = new FileDigester();
+    const moving = new Set();
+    const endsAt = monotonicMs() + MAX_MS;
+    const hasTime = () => !signal.aborted && monotonicMs() < endsAt;
+    for (let attempt = 1; attempt <= drift_MAX_ATTEMPTS && moving.size < damaged.length && hasTime(); attempt++) {
+        for (const path of damaged) {
+            if (slice.isOver())
+                await slice.giveBack();
+            if (!hasTime())
+                break;
+            if (!moving.has(path) && (await isAsBefore(before, path, digester)))
+                moving.add(path);
+        }
+        await (0,promises_namespaceObject.setTimeout)(attempt);
+    }
+    return moving;
+}
+async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester) {
+    try {
+        const found = describeItemSync(root, path);
+        const noted = note.states.get(path);
+        if (noted !== undefined)
+            return noted === stateText(found);
+        const item = recorded(path);
+        if (item === undefined || found === undefined)
+            return false;
+        return await isAsRecorded(isAfterCrash ? { ...item, stamp: undefined } : item, found, { root, digester });
+    }
+    catch {
+        return false;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
 
 
@@ -29746,7 +28076,7 @@ async function rollback_verifyRestored(files) {
     }
 }
 async function verifyPlaces(files) {
-    const found = await Promise.all(files.places.map(place => rollback_verifyPlace(place, files)));
+    const found = await Promise.all(files.places.map(place => verifyPlace(place, files)));
     const restored = found.filter(verification => verification !== undefined);
     const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
     const isDamaged = restored.some(({ verified }) => verified === false);
@@ -29760,7 +28090,7 @@ function notVerified({ grace }, error) {
     return { problems: [`${NOT_COMPARED}${message}`], verified: false };
 }
 /** Returns undefined if there is nothing to compare and the place is empty. */
-async function rollback_verifyPlace(place, files) {
+async function verifyPlace(place, files) {
     const { layout, log, grace, keepPaths, byContent } = files;
     const root = installPath(layout, place);
     const note = isInstalledIn(layout, place) ? readDriftNote(files.stagingFolder, place) : undefined;
@@ -29836,6 +28166,3407 @@ function isRunBy(row, part, { contract, slug }) {
         return row.id === part;
     return slug !== null && isFrom(row, { contract, slug });
 }
+
+;// CONCATENATED MODULE: ./build/install/recovery/cleanup.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
+const DISCARDED = 'discarded-';
+/** One hour: far longer than writing one file takes. */
+const LONGEST_WRITE_MS = 3_600_000;
+/**
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
+ * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
+ * folder, where `cleanStaging` deletes them.
+ *
+ * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
+ * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
+ * only another call moves or records the remaining snapshots.
+ */
+async function finishCommitted({ layout, log }, installation, known) {
+    if (known !== undefined)
+        await restoreRecord({ layout, log }, known, installation);
+    await recordInstalled(layout, installation);
+    const left = await discard(layout, log, installation.discard);
+    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
+    return isRecorded;
+}
+/**
+ * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
+ * gone. Logs a warning for each failure. The caller holds the lock.
+ */
+async function retryDiscarded(layout, log) {
+    const before = discardedIn(layout);
+    await orWarn(log, async () => {
+        const left = await discard(layout, log, before);
+        if (left.length < before.length)
+            await recordDiscarded(layout, left);
+    });
+}
+/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
+function discardedIn(layout) {
+    try {
+        return readHostRecord(layout).discard;
+    }
+    catch {
+        return [];
+    }
+}
+/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
+async function discard(layout, log, paths) {
+    const left = [];
+    for (const path of paths)
+        if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
+            left.push(path);
+    return left;
+}
+async function noteDiscarded(layout, left) {
+    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
+}
+/**
+ * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
+ * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
+ */
+function discardStaging(layout, deploymentId) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/**
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
+ * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
+ * this host's own files.
+ *
+ * The caller holds the lock, and no journal needs a staged file.
+ */
+async function cleanStaging(layout, log) {
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
+        const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
+    }
+    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
+}
+/**
+ * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
+ * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
+ * because the holder of the lock has already removed those that no process could still be writing.
+ */
+async function removeStrayTemporaries(layout, log) {
+    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
+        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
+            const owner = ownerOfTemporary(name);
+            if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
+                continue;
+            const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
+            // This action creates no directory with a temporary name.
+            if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
+                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
+        }
+    }
+}
+/**
+ * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
+ * container may have had the same id as a process that exists here.
+ */
+function mayBeWriting(pid, writtenAtMs) {
+    return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
+}
+/**
+ * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
+ * the staging folder if this run cannot.
+ */
+function cleanup_putAside(layout, path) {
+    try {
+        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
+        if (mounted !== undefined)
+            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
+        // The name is random, because a name made from the id and the version could be too long.
+        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/**
+ * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
+ * killed before staging anything leaves an empty folder.
+ */
+async function setStagingAside(layout, log, name) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+    if (tryRemoveEmptySync(path))
+        return;
+    const folder = (0,external_node_path_namespaceObject.join)(layout.snapshots, 'set-aside');
+    await makePrivateDirectories(folder);
+    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
+    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
+    log.warning(`The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`);
+}
+function tryRemoveEmptySync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.rmdirSync)(path);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+function usedTrees(layout) {
+    const { installed, removed } = readHostRecord(layout);
+    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
+}
+async function orWarn(log, act) {
+    try {
+        await act();
+        return true;
+    }
+    catch (error) {
+        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/yaml/problems.js
+
+
+/** Enough to fix a file; a hostile file must not cause millions of problems. */
+const MAX_REPORTED_PROBLEMS = 100;
+/**
+ * The error for a refused plan, a refused host config, or both. `problems` lists the mistakes file by file, each file's
+ * mistakes in the order of the file.
+ */
+class SourceError extends ConfigError {
+    name = 'SourceError';
+    problems;
+    constructor(code, document, problems) {
+        const files = [...new Set(problems.map(({ file }) => file))];
+        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || compareInFile(a, b));
+        super(code, summaryOf(document, ordered));
+        this.problems = ordered;
+    }
+}
+/** Builds a problem at a position. Copies only the position, because the argument may be a whole step. */
+function problemAt({ file, line, column }, message) {
+    return { message, file, line, column };
+}
+/** Returns the first `MAX_REPORTED_PROBLEMS` mistakes in one file, in the order of the file. */
+function firstProblems(found) {
+    return found
+        .toSorted((a, b) => compareInFile(a.at, b.at))
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .map(({ at, sentence }) => problemAt(at, sentence()));
+}
+function compareInFile(a, b) {
+    return a.line - b.line || a.column - b.column;
+}
+/**
+ * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Rethrows
+ * any error that is not a SourceError.
+ */
+function collectProblems(read) {
+    try {
+        return { value: read(), problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+/** Like `collectProblems`, for work with pauses. If there is no file, returns neither a value nor problems. */
+function* collectProblemsSlowly(reading) {
+    try {
+        return { value: reading && (yield* reading), problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+function problemsOf(error) {
+    if (!(error instanceof SourceError))
+        throw error;
+    return { value: undefined, problems: error.problems, error };
+}
+function summaryOf(document, problems) {
+    const first = problems[0];
+    if (first === undefined)
+        return `${document} is refused.`;
+    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
+    if (problems.length === 1)
+        return `${document} is refused at ${place}: ${asSentence(first.message)}`;
+    // If a file has more problems, `problems` contains only the first ones.
+    const count = problems.length < MAX_REPORTED_PROBLEMS ? problems.length : `at least ${problems.length}`;
+    return `${document} has ${count} problems; the first is at ${place}: ${asSentence(first.message)}`;
+}
+/**
+ * Returns the first candidate that is `word` or a near miss of it, or undefined. A near miss has one missing, added or
+ * changed character or two swapped neighbors, or differs only in capitalization, "-", "_" and spaces. The cost is
+ * linear in the length of the arguments.
+ */
+function nearMiss(word, candidates) {
+    for (const candidate of candidates) {
+        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
+            return candidate;
+    }
+    return undefined;
+}
+/** Returns `; did you mean "x"?` with the near miss, cleaned as foreign text; an empty text if there is none. */
+function didYouMean(word, candidates) {
+    const candidate = nearMiss(word, candidates);
+    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
+}
+function bareLetters(word) {
+    return word.toLowerCase().replace(/[-_ ]/g, '');
+}
+function isOneEditApart(a, b) {
+    if (Math.abs(a.length - b.length) > 1)
+        return false;
+    const shorter = Math.min(a.length, b.length);
+    let start = 0;
+    while (start < shorter && a[start] === b[start])
+        start++;
+    let end = 0;
+    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
+        end++;
+    const left = a.slice(start, a.length - end);
+    const right = b.slice(start, b.length - end);
+    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
+}
+
+;// CONCATENATED MODULE: ./build/core/yaml/schema.js
+
+
+/**
+ * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type must
+ * pass its own message as `error`, because zod/mini has no messages.
+ */
+class SchemaComplaints {
+    #source;
+    #words;
+    constructor(source, words) {
+        this.#source = source;
+        this.#words = words;
+    }
+    /**
+     * Returns the first `MAX_REPORTED_PROBLEMS` problems, in the order of the file. If the file is a different document
+     * altogether, which may contain secrets, returns one problem that quotes nothing from it.
+     */
+    problemsOf(issues) {
+        const known = this.#words.keysAt([], this.#source.value);
+        if (isAnotherDocument(this.#source.value, known))
+            return [this.#anotherDocument(known)];
+        return firstProblems(issues.flatMap(issue => this.#issueProblems(issue)));
+    }
+    #anotherDocument(known) {
+        const rule = `${this.#words.document} must be a map (accepted keys: ${known.join(', ')})`;
+        return problemAt(this.#source.positionOf([]), `${rule}, but none of these keys was found: is this the right file?`);
+    }
+    #issueProblems(issue) {
+        const { path, code } = issue;
+        if (code === 'unrecognized_keys') {
+            return issue.keys.map(key => ({
+                at: this.#source.positionOfKey([...path, key]),
+                sentence: () => this.#unknownKey(path, key),
+            }));
+        }
+        const at = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
+        const found = () => valueAt(this.#source.value, path);
+        return [{ at, sentence: () => `${this.#nameOf(path)} ${complaint(issue, found())}` }];
+    }
+    #unknownKey(path, key) {
+        const known = this.#words.keysAt(path, this.#source.value);
+        const hint = didYouMean(key, known) || ` (accepted keys: ${known.join(', ')})`;
+        return `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
+    }
+    #nameOf(path) {
+        const { prefix, covers } = this.#words.subjectOf(path, this.#source.value);
+        const rest = path.slice(covers);
+        if (rest.length === 0)
+            return prefix === '' ? this.#words.document : prefix.replace(/: $/, '');
+        const keys = rest.map((key, index) => typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`);
+        return prefix + cleanForeignText(keys.join(''), 200);
+    }
+}
+/** Returns the value at `path` in a parsed document, or undefined. */
+function valueAt(value, path) {
+    return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
+}
+/**
+ * True if the value is not a map, or is a map whose keys include neither an accepted key nor a near miss of one. False
+ * for an empty map.
+ */
+function isAnotherDocument(value, known) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value))
+        return true;
+    const keys = Object.keys(value);
+    return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined);
+}
+function complaint(issue, found) {
+    if (issue.code === 'invalid_key')
+        return `is not an accepted name: it ${issue.issues[0]?.message ?? 'must be text'}`;
+    if (issue.code === 'custom' && (found ?? null) === null)
+        return issue.message;
+    if (found === undefined)
+        return `is missing${choices(issue)}`;
+    if (issue.code === 'invalid_type')
+        return wrongType(issue.expected, found);
+    if (issue.code === 'invalid_value')
+        return `must be ${schema_listed(issue.values)}, but found ${shown(found)}${nearValue(issue.values, found)}`;
+    return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, but found ${shown(found)}`;
+}
+function choices(issue) {
+    return issue.code === 'invalid_value' ? `: it must be ${schema_listed(issue.values)}` : '';
+}
+function wrongType(expected, found) {
+    const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
+    const hint = quotable ? ': put quotes around it' : '';
+    return `must be ${TYPE_WORDS[expected] ?? expected}, but found ${shown(found)}${hint}`;
+}
+const TYPE_WORDS = {
+    string: 'text',
+    array: 'a list',
+    tuple: 'a list',
+    object: 'a map of keys and values',
+    record: 'a map of keys and values',
+    map: 'a map of keys and values',
+    number: 'a number',
+    int: 'a whole number',
+    boolean: 'true or false',
+};
+function nearValue(values, found) {
+    return typeof found === 'string' ? didYouMean(found, values.map(String)) : '';
+}
+function schema_listed(values) {
+    return [...new Set(values.map(String))].join(' or ');
+}
+function shown(value) {
+    if (typeof value === 'string')
+        return `"${cleanForeignText(value, 60)}"`;
+    if (value === null)
+        return 'nothing';
+    if (Array.isArray(value))
+        return 'a list';
+    return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
+}
+/** Returns the keys that `schema` lists for the map at `path`; none if the schema lists no keys there. */
+function keysOfSchema(schema, path) {
+    const { def } = schema?._zod ?? {};
+    switch (def?.type) {
+        case 'object': {
+            const [key, ...rest] = path;
+            if (key === undefined)
+                return Object.keys(def.shape);
+            return Object.hasOwn(def.shape, key) ? keysOfSchema(def.shape[String(key)], rest) : [];
+        }
+        case 'record':
+            return path.length === 0 ? [] : keysOfSchema(def.valueType, path.slice(1));
+        case 'lazy':
+            return keysOfSchema(def.getter(), path);
+        case 'optional':
+        case 'default':
+        case 'prefault':
+            return keysOfSchema(def.innerType, path);
+        default:
+            return [];
+    }
+}
+
+// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
+var dist = __nccwpck_require__(8815);
+;// CONCATENATED MODULE: ./build/core/yaml/source.js
+
+
+
+
+const STRICT_YAML = {
+    version: '1.2',
+    schema: 'core',
+    merge: false,
+    resolveKnownTags: false,
+    stringKeys: true,
+    uniqueKeys: false,
+};
+/**
+ * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: anchors,
+ * aliases, tags outside the core schema, directives, more than one document, unreadable characters, any excess over
+ * `limits` or `MAX_YAML_LEVELS`, and keys that are repeated, `__proto__` or not text. Reports only the first
+ * `MAX_REPORTED_PROBLEMS`, and only the first mistake of a text that is not valid YAML. Never throws because of the
+ * text.
+ */
+function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
+    if (Buffer.byteLength(text) > limits.bytes)
+        return source_unreadable(file, `the file must be at most ${limits.bytes} bytes, but found more`);
+    const stranger = unreadableCharacter(text);
+    if (stranger !== undefined)
+        return source_unreadable(file, `the file must be UTF-8 text with LF or CRLF line endings, but it contains ${stranger}`);
+    const plain = text.replace(/^\uFEFF/, '');
+    const composed = yield* composeYaml(plain, limits, STRICT_YAML);
+    yield;
+    const mistake = firstSyntaxMistake(composed.complaints, plain);
+    return new ParsedSource(composed, file, mistake);
+}
+function source_unreadable(file, message) {
+    const start = { file, line: 1, column: 1 };
+    return {
+        problems: [problemAt(start, message)],
+        value: undefined,
+        positionOf: () => start,
+        positionOfKey: () => start,
+    };
+}
+class ParsedSource {
+    problems;
+    value;
+    #file;
+    #root;
+    #lines;
+    constructor(composed, file, mistake) {
+        this.#file = file;
+        this.#lines = composed.lines;
+        this.#root = composed.document?.contents ?? null;
+        const walked = walkNodes(this.#root);
+        this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
+            .toSorted((a, b) => a.offset - b.offset)
+            .slice(0, MAX_REPORTED_PROBLEMS)
+            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
+        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
+    }
+    positionOf(path) {
+        let node = this.#root;
+        for (const key of path) {
+            const child = source_childOf(node, key);
+            if (offsetOf(child) === undefined)
+                break;
+            node = child;
+        }
+        return this.#positionAt(offsetOf(node) ?? 0);
+    }
+    positionOfKey(path) {
+        let parent = this.#root;
+        for (const key of path.slice(0, -1))
+            parent = source_childOf(parent, key);
+        const offset = offsetOf(keyNodeOf(parent, path.at(-1)));
+        return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
+    }
+    #positionAt(offset) {
+        const { line, col } = this.#lines.linePos(offset);
+        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
+    }
+}
+function isSound({ complaints }) {
+    return complaints.every(({ isWarning }) => isWarning);
+}
+function syntaxFindings({ document, complaints }) {
+    const versionDirective = document?.directives.yaml.explicit
+        ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
+        : [];
+    const reported = complaints.map(complaint => ({
+        message: yamlComplaintSentence(complaint),
+        offset: complaint.offset,
+    }));
+    return [...versionDirective, ...reported];
+}
+function walkNodes(root) {
+    const findings = [];
+    const open = [root];
+    let hasAlias = false;
+    for (let node = open.pop(); node !== undefined; node = open.pop()) {
+        findings.push(...nodeFindings(node));
+        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
+        open.push(...childNodes(node).filter(child => child !== undefined));
+    }
+    return { findings, hasAlias };
+}
+function nodeFindings(node) {
+    if ((0,dist/* isAlias */.Vj)(node))
+        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
+    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
+    return [
+        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
+        ...keyFindings(node),
+    ];
+}
+function keyFindings(node) {
+    if (!(0,dist/* isMap */.jh)(node))
+        return [];
+    const seen = new Set();
+    return node.items.flatMap(({ key }) => {
+        const name = keyText(key);
+        const repeated = seen.has(name);
+        seen.add(name);
+        if (repeated)
+            return [finding(key, 'this key is already in the same map: remove or rename one of the two')];
+        return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
+    });
+}
+function childNodes(node) {
+    if (!(0,dist/* isCollection */.P3)(node))
+        return [];
+    return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
+}
+function source_childOf(node, key) {
+    if ((0,dist/* isMap */.jh)(node))
+        return pairAt(node, key)?.value;
+    return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
+}
+function keyNodeOf(node, key) {
+    return (0,dist/* isMap */.jh)(node) ? pairAt(node, key)?.key : undefined;
+}
+function finding(node, message) {
+    return { message, offset: offsetOf(node) ?? 0 };
+}
+function offsetOf(node) {
+    return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
+}
+const MAX_YAML_LEVELS = 32;
+/** After this many mistakes, the rest of a text is not read: nobody needs a longer list. */
+const MAX_YAML_COMPLAINTS = 100;
+/** This many lexemes take less than a millisecond. */
+const LEXEMES_BETWEEN_PAUSES = 256;
+/**
+ * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever the
+ * text contains. Used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
+ * lexemes, beyond `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
+ * Never throws because of the text.
+ */
+function* composeYaml(text, limits, options) {
+    const lines = new dist/* LineCounter */.HN();
+    const complaints = new Complaints();
+    try {
+        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
+        return { document, complaints: complaints.list, lines };
+    }
+    catch (error) {
+        if (!(error instanceof Excess))
+            throw error;
+        complaints.close(error);
+        return { document: undefined, complaints: complaints.list, lines };
+    }
+}
+function* compose(tokens, complaints, { options, end }) {
+    const composer = new dist/* Composer */.Dk(options);
+    // The library's own handler would create an error object for each of 100,000 mistakes, and no option replaces it.
+    Reflect.set(composer, 'onError', complaints.take);
+    let hasDocument = false;
+    for (const token of tokens) {
+        yield;
+        if (token === undefined)
+            continue;
+        const complaint = tokenComplaint(token, hasDocument);
+        if (complaint !== undefined)
+            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
+        if (complaint?.code === 'MULTIPLE_DOCS')
+            break;
+        if (complaint === undefined)
+            for (const _ of composer.next(token))
+                ;
+        hasDocument ||= token.type === 'document';
+    }
+    const [document] = composer.end(true, end);
+    return document;
+}
+function tokenComplaint(token, hasDocument) {
+    if (token.type === 'error')
+        return { code: 'UNEXPECTED_TOKEN', message: token.message };
+    if (token.type === 'document' && hasDocument)
+        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
+    if (token.type === 'doc-end' && !hasDocument)
+        return { code: 'UNEXPECTED_TOKEN', message: 'Document end (...) before a document' };
+    return undefined;
+}
+/**
+ * Also yields undefined, as a pause: the parser yields a whole document as one token, after the document's last lexeme.
+ */
+function* limitedTokens(text, limits, lines) {
+    const parser = new dist/* Parser */.iX(lines.addNewLine);
+    let lexemes = 0;
+    lines.addNewLine(0);
+    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
+        lexemes++;
+        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
+            yield undefined;
+        if (lexemes > limits.lexemes)
+            throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line endings`, parser.offset);
+        yield* parser.next(lexeme);
+        if (isTooDeep(parser.stack))
+            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
+    }
+    yield* parser.end();
+}
+function isTooDeep(open) {
+    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
+}
+/** Thrown when the text exceeds a limit. */
+class Excess {
+    message;
+    offset;
+    constructor(message, offset) {
+        this.message = message;
+        this.offset = offset;
+    }
+}
+class Complaints {
+    list = [];
+    /** Replaces the library's error handler. Throws after too many mistakes: only an exception stops the library. */
+    take = (source, code, message, isWarning = false) => {
+        this.add({ code, message, offset: errorOffset(source), isWarning });
+    };
+    add(complaint) {
+        if (this.list.length >= MAX_YAML_COMPLAINTS)
+            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
+        this.list.push(complaint);
+    }
+    close({ message, offset }) {
+        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
+    }
+}
+function errorOffset(source) {
+    if (typeof source === 'number')
+        return source;
+    return 'offset' in source ? source.offset : source[0];
+}
+/** Without an index, finding the positions of thousands of mistakes in one map would take quadratic time. */
+const indexes = new WeakMap();
+/** Returns a map's first pair with this key, or undefined. */
+function pairAt(map, key) {
+    if (key === undefined)
+        return undefined;
+    const index = indexes.get(map) ?? indexOf(map);
+    indexes.set(map, index);
+    return index.get(key);
+}
+/** Returns a key as text; a key that is not a scalar becomes the empty text. */
+function keyText(key) {
+    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
+}
+function indexOf(map) {
+    // Of several pairs with the same key, a Map keeps the last. In the reversed list, that is the first pair of the YAML
+    // map.
+    return new Map(map.items.map((pair) => [keyText(pair.key), pair]).reverse());
+}
+/**
+ * Returns only the first mistake. The library misreads the text after that mistake, so its other complaints mislead.
+ */
+function firstSyntaxMistake(complaints, text) {
+    const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
+    if (first === undefined)
+        return undefined;
+    const isTwoLines = rest.some(({ code, offset }) => code === 'MULTILINE_IMPLICIT_KEY' && offset === first.offset);
+    const indented = first.code === 'BLOCK_AS_IMPLICIT_KEY' && isTwoLines ? nextLine(text, first.offset) : undefined;
+    return indented === undefined
+        ? { message: yamlComplaintSentence(first), offset: first.offset }
+        : { message: TOO_FAR, offset: indented };
+}
+const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
+/** The complaints about YAML that is valid but not accepted here. */
+const NOT_SYNTAX = new Set([
+    'BAD_DIRECTIVE',
+    'MULTIPLE_DOCS',
+    'NON_STRING_KEY',
+    'RESOURCE_EXHAUSTION',
+    'TAG_RESOLVE_FAILED',
+]);
+function isSyntax({ code, isWarning }) {
+    return !isWarning && !NOT_SYNTAX.has(code);
+}
+/**
+ * Returns the offset of the line that the library reads as a part of the value above it. The library complains at that
+ * value. Returns undefined for a value in quotes or brackets.
+ */
+function nextLine(text, offset) {
+    const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
+    return found === undefined ? undefined : offset + found.length;
+}
+/**
+ * The characters that YAML does not accept; U+FFFD, which stands for bytes that are not UTF-8; and a carriage return
+ * without a line feed, which ends a line for YAML but not for our parser.
+ */
+const source_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
+/**
+ * Characters that end a line in YAML 1.1 but not in 1.2, and byte order marks after the first character, which only
+ * some parsers skip.
+ */
+const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
+/**
+ * Returns the first character that cannot be read reliably, and its line: `U+0000 in line 3`. Undefined if there is
+ * none.
+ */
+function unreadableCharacter(text) {
+    return firstMatch(text, source_UNREADABLE);
+}
+/** Like `unreadableCharacter`, for characters that some YAML parsers read as the end of a line, or skip. */
+function ambiguousCharacter(text) {
+    return firstMatch(text, READ_DIFFERENTLY);
+}
+function firstMatch(text, pattern) {
+    const match = pattern.exec(text);
+    if (match === null)
+        return undefined;
+    const line = text.slice(0, match.index).split('\n').length;
+    return `${source_nameOf(match[0])} in line ${line}`;
+}
+function source_nameOf(character) {
+    if (character === '\ufffd')
+        return 'U+FFFD, or bytes that are not UTF-8,';
+    if (character === '\r')
+        return 'a carriage return without a line feed';
+    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
+}
+/**
+ * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing from the file, which may
+ * be the wrong file and contain secrets.
+ */
+function yamlComplaintSentence({ code, message }) {
+    switch (code) {
+        case 'MULTIPLE_DOCS':
+            return 'the file must contain only one YAML document, but another begins here';
+        case 'TAB_AS_INDENT':
+            return 'tabs are not accepted as indentation: use spaces';
+        case 'RESOURCE_EXHAUSTION':
+            return `the file has ${message}: shorten or simplify it`;
+        case 'NON_STRING_KEY':
+            return 'keys must be text';
+        case 'TAG_RESOLVE_FAILED':
+            return 'tags (!) beyond the YAML core schema are not accepted: remove the tag';
+        case 'BAD_DIRECTIVE':
+            return 'directives (%) are not accepted: remove them';
+        case 'BAD_DQ_ESCAPE':
+            return 'not valid YAML: invalid escape sequence in double quotes';
+        default:
+            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
+    }
+}
+/** Removes the text that the parser quotes from the file: everything after a word and a colon. */
+function withoutQuote(message) {
+    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
+}
+function lowerFirst(message) {
+    return message.charAt(0).toLowerCase() + message.slice(1);
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config.js
+
+
+
+
+
+
+
+/** The error for a host config that is refused: code `invalid_host_config`, with its problems. */
+class HostConfigError extends SourceError {
+    name = 'HostConfigError';
+    constructor(problems) {
+        const code = 'invalid_host_config';
+        super(code, 'The host config', problems.map(problem => ({ ...problem, code })));
+    }
+}
+/**
+ * Parses the host config in `text` strictly as one YAML document; problems name `file`. Refuses unknown keys, names
+ * that could be mistaken for options, and commands that are not an argument list. Throws HostConfigError
+ * `invalid_host_config`.
+ */
+function parseHostConfig(text, file) {
+    return runToEnd(parseHostConfigSlowly(text, file));
+}
+/** Like `parseHostConfig`, but pauses at each `yield`. */
+function* parseHostConfigSlowly(text, file) {
+    const source = yield* parseYamlSource(text, file);
+    if (source.value === undefined)
+        throw new HostConfigError(source.problems);
+    yield;
+    const parsed = hostConfigSchema.safeParse(source.value);
+    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
+    const problems = [...source.problems, ...complaints];
+    if (!parsed.success || problems.length > 0)
+        throw new HostConfigError(problems);
+    return buildHostConfig(parsed.data, file);
+}
+const hostConfigWords = {
+    document: 'the host config',
+    subjectOf: () => ({ prefix: '', covers: 0 }),
+    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
+};
+function buildHostConfig(written, file) {
+    const { project_unit: projectUnit, ...systemd } = written.systemd;
+    return {
+        file,
+        supervisor: written.supervisor,
+        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
+        docker: written.docker,
+        kubernetes: written.kubernetes,
+        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
+        provision: buildCommands(written.provision),
+        notify: buildCommands(written.notify),
+    };
+}
+function buildPlugin({ healthcheck, ...names }) {
+    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
+}
+function buildHealthcheck(written) {
+    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
+}
+function buildProbe(written) {
+    if (written.http !== undefined) {
+        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
+        return written.body === undefined ? http : { ...http, body: written.body };
+    }
+    if (written.tcp !== undefined)
+        return { type: 'tcp', address: written.tcp };
+    // The schema guarantees exactly one of the three probes.
+    return { type: 'command', command: written.command };
+}
+function buildCommands(written) {
+    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
+        name,
+        { command, env, timeoutSeconds },
+    ]));
+}
+const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
+const MAX_PROBE_SECONDS = 600;
+const MAX_PROVISION_SECONDS = 3600;
+const MAX_NOTIFY_SECONDS = 600;
+const DEFAULT_PROVISION_SECONDS = 300;
+const DEFAULT_NOTIFY_SECONDS = 30;
+const DEFAULT_HTTP_STATUS = 200;
+const MAX_BODY_MATCH_CHARS = 500;
+const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
+const textSchema = schemas_string()
+    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }));
+const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
+const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
+    error: 'must be a list: the program and its arguments',
+}));
+const environmentSchema = schemas_lazy(() => record(schemas_string()
+    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
+/**
+ * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like options.
+ */
+const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
+const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
+const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
+const namespaceSchema = schemas_lazy(() => schemas_string()
+    .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
+const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
+const urlError = { error: 'must be an http or https URL without a user or password' };
+const addressError = { error: 'must be written host:port, with a port from 1 to 65535' };
+const healthcheckSchema = schemas_lazy(() => strictObject({
+    http: exactOptional(schemas_string()
+        .check(_regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), refine(isHttpUrl, urlError))),
+    tcp: exactOptional(schemas_string().check(_regex(HOST_AND_PORT, { ...addressError, abort: true }), refine(hasPort, addressError))),
+    command: exactOptional(commandSchema),
+    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
+    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
+    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
+    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
+})
+    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
+    error: 'must have exactly one of http, tcp and command',
+}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
+    error: 'may have status and body only with http',
+})));
+/** The form of a host config; unknown keys are refused everywhere. */
+const hostConfigSchema = schemas_lazy(() => strictObject({
+    version: literal([1, '1']),
+    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
+    systemd: prefault(strictObject({
+        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
+        unit: schemas_default(unitSchema, '{id}.service'),
+        project_unit: exactOptional(unitSchema),
+    }), {}),
+    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
+    kubernetes: prefault(strictObject({
+        namespace: schemas_default(namespaceSchema, 'default'),
+        deployment: schemas_default(deploymentSchema, '{id}'),
+        kubeconfig: exactOptional(textSchema),
+        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
+    }), {}),
+    plugins: schemas_default(record(idSchema, strictObject({
+        unit: exactOptional(unitSchema),
+        container: exactOptional(containerSchema),
+        deployment: exactOptional(deploymentSchema),
+        healthcheck: exactOptional(healthcheckSchema),
+    })), {}),
+    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
+    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
+}));
+/** The HTTP status of a healthy answer. */
+function expectedStatus(healthcheck) {
+    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
+}
+function hostCommandsSchema(name, timeout) {
+    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
+    return schemas_default(record(name, entry), {});
+}
+function nameTemplateSchema(maxChars, form) {
+    const error = 'must be a name that the supervisor accepts, in which "{id}" stands for the id';
+    return schemas_string().check(_maxLength(maxChars, { error, abort: true }), _regex(form, { error }));
+}
+function isHttpUrl(text) {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+}
+function hasPort(text) {
+    const port = Number(HOST_AND_PORT.exec(text)?.[1]);
+    return port >= 1 && port <= 65_535;
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/host.js
+
+/** Returns the host config of this run, or, if the run has none or an unusable one, why services are unknown. */
+function readHostConfig({ hostConfig }) {
+    if (hostConfig === undefined)
+        return 'there is no host config';
+    try {
+        return parseHostConfig(hostConfig.text, hostConfig.path);
+    }
+    catch {
+        return `the host config ${hostConfig.path} cannot be used`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/recovery/services.js
+
+
+
+
+
+
+
+
+
+/** Finds the services that a dead run acted on in the host config of this run. */
+function findServices(host, run) {
+    const config = readHostConfig(host);
+    const rows = tryToReadInstalled(host.layout);
+    const services = [];
+    const unreachable = new Map();
+    for (const entry of run.records) {
+        if (entry.record !== 'service')
+            continue;
+        const { part, was_running } = entry;
+        const why = typeof config === 'string' ? config : whyNot(run, rows, entry);
+        const service = typeof config === 'string' ? undefined : findNamed(config, part);
+        if (why === undefined && service !== undefined)
+            services.push({ service, part, was_running, replicas: null });
+        else if (!unreachable.has(part))
+            unreachable.set(part, { part, was_running, why: why ?? 'the host config has no such service' });
+    }
+    return { services, unreachable: [...unreachable.values()] };
+}
+/**
+ * Returns why a recovery must not act on a service: no row has the service's part. A service that was not running may
+ * still be stopped if the run moved a tree into the part's place, as a first install does.
+ */
+function whyNot(run, rows, { part, was_running }) {
+    if (rows.some(row => isRunBy(row, part, run.record.facts)))
+        return undefined;
+    const places = changedPlaces(run.records);
+    if (!was_running && (part === null ? places.length > 0 : places.some(({ id }) => id === part)))
+        return undefined;
+    return part === null ? 'no part of the project is installed' : `${part} is not installed`;
+}
+/** Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before. */
+async function checksAfter(host, run, { services, unreachable }) {
+    const config = readHostConfig(host);
+    if (typeof config === 'string')
+        return [];
+    const places = changedPlaces(run.records);
+    const checks = [];
+    for (const row of tryToReadInstalled(host.layout)) {
+        const runs = ({ part }) => isRunBy(row, part, run.record.facts);
+        const own = services.filter(runs);
+        const isChanged = places.some(place => isSamePlace(place, placeOf(row)));
+        if (unreachable.some(runs) || own.some(change => !change.was_running) || (own.length === 0 && !isChanged))
+            continue;
+        const found = own.length > 0 ? own : [await findServiceOf(config, row.id, { signal: host.grace.restoring })];
+        for (const named of found)
+            checks.push(checkOfRestored(config, row, named?.service ?? null));
+    }
+    return uniqueChecks(checks);
+}
+/** Returns the rows of the parts whose service an earlier rollback or recovery left pending. */
+function findPending(layout) {
+    return tryToReadInstalled(layout).filter(row => row.service_pending === true);
+}
+/**
+ * Restarts and checks services that are pending, as far as the host config of this run names services for these parts.
+ * A service that was restarted and checked is no longer pending, whatever the check has found. Never throws: logs a
+ * warning for anything that later runs have to repeat, and stops after a cancel.
+ */
+async function restorePending(host, pending) {
+    try {
+        await restoreAll(host, pending);
+    }
+    catch (error) {
+        if (host.grace.cancelled.aborted)
+            return;
+        const { message } = toHostError(error, 'restarting and checking services');
+        host.log.warning(`Services that an earlier run left are still pending; later runs try again: ${message}`);
+    }
+}
+async function restoreAll(host, pending) {
+    const { layout, log, grace, recovery } = host;
+    const config = readHostConfig(host);
+    if (typeof config === 'string' || pending.length === 0)
+        return;
+    const groups = await groupByService(host, config, pending);
+    if (groups.length === 0)
+        return;
+    log.group('Restarting services that an earlier run left', 'at once');
+    const starts = (await recovery?.onFilesRestored?.(true, groups.map(({ change }) => change))) ?? 'now';
+    for (const { change, rows } of groups) {
+        const { problems } = await restoreServices([change], { log, signal: grace.restoring, starts });
+        for (const problem of problems)
+            log.warning(problem);
+        if (problems.length > 0 || starts === 'queued')
+            continue;
+        const checks = rows.map(row => checkOfRestored(config, row, change.service));
+        const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled });
+        for (const finding of findings)
+            log.warning(finding);
+        const done = new Set(rows.map(nameOf));
+        await recordPending(layout, row => row.service_pending === true && !done.has(nameOf(row)));
+    }
+}
+async function groupByService({ grace }, config, pending) {
+    const groups = new Map();
+    for (const row of pending) {
+        const named = await findServiceOf(config, row.id, { signal: grace.restoring });
+        if (named === undefined)
+            continue;
+        const key = keyOfService(named.service);
+        const group = groups.get(key) ?? { change: { ...named, was_running: true, replicas: null }, rows: [] };
+        group.rows.push(row);
+        groups.set(key, group);
+    }
+    return [...groups.values()];
+}
+/** Returns no rows if the record cannot be read: whatever needs the record reports that. */
+function tryToReadInstalled(layout) {
+    try {
+        return readInstalled(layout);
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/recovery/recover.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
+ * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
+ * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded`
+ * does. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
+ * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ */
+async function recover(host) {
+    const { layout, log } = host;
+    await removeStrayTemporaries(layout, log);
+    const wasPending = new Set(findPending(layout).map(nameOf));
+    const recovered = await recoverJournal(host);
+    // No transaction moves a stranded tree, so no rollback moves it back.
+    requireNothingStranded(layout);
+    const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)));
+    await restorePending(host, pending);
+    return recovered;
+}
+/**
+ * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
+ * or an empty one.
+ */
+async function recoverJournal(host) {
+    const { layout, log } = host;
+    const records = readRecords(layout);
+    const [begin] = records;
+    if (begin?.record !== 'begin') {
+        await removeLeftovers(host);
+        return undefined;
+    }
+    // The run may have been the first to install anything in one of these directories.
+    const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
+    for (const directory of directories)
+        requireSafeDirectory(host, directory);
+    log.group('Recovering an interrupted deployment', 'at once');
+    const journal = openJournal(layout.journal, host.secrets.redact);
+    try {
+        const record = recordFromJournal(begin.facts, records);
+        const { drift: _, ...words } = record.facts;
+        host.secrets.know(words);
+        return await recoverRun(host, { begin, records, journal, record });
+    }
+    finally {
+        journal.close();
+    }
+}
+async function recoverRun(host, run) {
+    const { begin, records, journal, record } = run;
+    const attempts = countAttempts(host, records);
+    const known = findEnd(records);
+    verifyRecoverable(host, records);
+    if (needsRollback(records))
+        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
+    const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run);
+    const wasReported = attempts > 0 && end === known;
+    if (wasReported && end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (end !== known)
+        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
+    await enterTerminal(host, record, end);
+    const closed = await closeDeployment(host, {
+        record,
+        end,
+        address: begin.report_address,
+        accepted: known && isReportedAlike(end, known) ? dead_run_findAccepted(records) : undefined,
+        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
+    });
+    if (closed.unwritten !== undefined)
+        host.log.warning(closed.unwritten);
+    if (end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (isUnfinished)
+        host.grace.cancelled.throwIfAborted();
+    if (unwritten !== undefined)
+        throw unwritten;
+    await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost });
+    logRecovered(host, closed.report, known);
+    return closed;
+}
+/** Removes what no recovery needs, once the host's record is as the journal says. */
+async function removeLeftovers(host, ended) {
+    const { layout, log } = host;
+    await retryDiscarded(layout, log);
+    if (ended === undefined)
+        await cleanStaging(layout, log);
+    else
+        await endJournal(host, ended);
+}
+/**
+ * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
+ * logs only the cleanup, or that the restored version is not healthy.
+ */
+function logRecovered({ log, recovery }, report, known) {
+    const isNews = known === undefined || known.rollback?.restored === false;
+    const unhealthy = restoredUnhealthy(report);
+    if (unhealthy !== undefined)
+        log.error(unhealthy);
+    else if (isNews && report.outcome === 'inconsistent')
+        log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '));
+    else if (isNews)
+        log.notice(describeRecovered(report));
+    else
+        log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`);
+    const isSaid = unhealthy !== undefined || (isNews && report.outcome === 'inconsistent');
+    if (!isSaid)
+        for (const problem of rollbackProblems(report))
+            log.warning(problem);
+    if (isNews)
+        recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
+}
+/**
+ * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
+ * space. If the flow had failed because it could not roll back, ends the flow again.
+ */
+async function enterTerminal({ flows }, record, end) {
+    const flow = flows[flowOf(record.facts)];
+    const running = interruptedState({ flows }, record);
+    const terminal = terminalState(end);
+    if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal)
+        return;
+    for (const state of statesBetween(flow, running, terminal))
+        await record.enter({ state, at: end.completed_at });
+}
+function terminalState({ outcome }) {
+    if (outcome === 'success')
+        return 'succeeded';
+    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
+}
+/** The second half of the sentence about an interrupted run. */
+const ROLLED_BACK = {
+    failed: 'before it had changed anything',
+    rolled_back: 'and rolled back afterwards',
+    inconsistent: 'and could not be rolled back',
+};
+const DAMAGED = 'and rolled back afterwards, but not all files are as before';
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
+async function endRun(host, run) {
+    const commit = findCommit(run.records);
+    if (commit !== undefined)
+        return await endCommitted(host, run, commit);
+    // Everything that follows reads the host's record.
+    const known = knownRecord(run);
+    const unwritten = known && (await tryToRestoreRecord(host, known));
+    const request = rollbackOf(host, run);
+    const ended = await endRolledBack(request, run, interruptedState(host, run.record));
+    return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
+}
+/**
+ * Returns the record of the host as the run knew it. If the rollback of the run left a problem, all services that the
+ * run changed are pending in this record, because the run may have noted any of them.
+ */
+function knownRecord({ records, record: { facts } }) {
+    const found = findHostRecord(records);
+    if (found === undefined)
+        return undefined;
+    const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0;
+    const services = records.flatMap(entry => (entry.record === 'service' ? [entry.part] : []));
+    const unrestored = hasProblem ? services : [];
+    const installed = withPending(found.installed, row => isPendingAfter(row, { of: facts, unrestored }));
+    return { record: { ...found, installed } };
+}
+/**
+ * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
+ * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
+ * the run was interrupted.
+ */
+async function endRolledBack(request, run, state) {
+    const { records } = run;
+    const known = findEnd(records);
+    if (known !== undefined && known.rollback?.restored !== false)
+        return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known };
+    const { outcome, rollback, ...left } = await rollBack(request);
+    if (known !== undefined && rollback?.restored === false)
+        return { end: (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback } };
+    const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
+    const message = `The run was interrupted in state ${state} ${fate}.`;
+    // The message of an earlier recovery says that the run could not be rolled back.
+    const cause = known?.error?.code === 'interrupted' ? null : known?.error;
+    const end = buildEnd(new Date(), {
+        outcome,
+        rollback,
+        changed: rollback?.restored === false,
+        error: cause ?? { code: 'interrupted', message, step: null },
+    });
+    return { end, isUnfinished: recover_isLeft(left), unwritten: left.unwritten };
+}
+/**
+ * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
+ * using the files by now, so the files are not compared again.
+ */
+async function endRestored(request, run, known) {
+    const { rollback, ...left } = await rollBack({ ...request, places: [] });
+    if (rollback === null || known.rollback === null)
+        return { end: known };
+    const places = changedPlaces(run.records);
+    const damage = known.rollback.problems.filter(problem => isOfFile(problem, places));
+    const { healthy, problems } = rollback;
+    // Both lists name the lost kept paths.
+    const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
+    return { end: { ...known, rollback: continued }, isUnfinished: recover_isLeft(left), unwritten: left.unwritten };
+}
+function recover_isLeft({ isUnfinished, unchecked }) {
+    return isUnfinished === true || unchecked !== undefined;
+}
+function rollbackOf(host, run) {
+    const { layout, log, grace, recovery } = host;
+    const { begin, records, journal, record } = run;
+    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
+    const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
+    const found = findServices(host, run);
+    const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
+    return {
+        layout,
+        log,
+        grace,
+        places: changedPlaces(records),
+        keepPaths: begin.keep_paths,
+        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+        byContent: true,
+        of: record.facts,
+        ...found,
+        healthchecks: async () => await checksAfter(host, run, found),
+        undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
+        lost,
+        onFilesRestored: recovery?.onFilesRestored,
+    };
+}
+/** Ends a run that died after its commit: the new version stays. */
+async function endCommitted(host, run, commit) {
+    const { records } = run;
+    await finishCommitted(host, { removed: [], ...commit }, knownRecord(run));
+    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
+    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
+}
+/**
+ * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
+ * staged files aside instead.
+ */
+async function endJournal({ layout, log }, { id, hasLost = false }) {
+    if (!hasLost)
+        discardStaging(layout, id);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
+}
+/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
+async function emptyStaging({ layout, log }, deploymentId) {
+    discardStaging(layout, deploymentId);
+    await cleanStaging(layout, log);
+}
+
+;// CONCATENATED MODULE: ./build/install/recovery/recover-host.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** A longer wait is not needed: a live holder has already recovered the host. */
+const POST_LOCK_TIMEOUT_MS = 5000;
+/**
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. That may be the journal of an
+ * earlier run, whose recovery the main step could not complete. After a main step that was killed, returns how that
+ * step ended if its report is found, even if another run recovered it. Otherwise, returns what was recovered, if
+ * anything. After a main step that ended by itself, only warns about a failure if the host has exactly one version.
+ */
+async function recoverMainStep(host, main) {
+    const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS);
+    return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs);
+}
+async function recoverKilledStep(host, timeoutMs) {
+    try {
+        const recovered = await recoverHost(host, timeoutMs);
+        return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered);
+    }
+    catch (error) {
+        const { code, message } = toDeployError(error);
+        if (code !== 'locked' || !readJournalState(host).startsWith('of another'))
+            throw error;
+        const ended = endedByAnother(host);
+        if (ended !== undefined)
+            return ended;
+        host.log.info(`The deployment ${host.run.id} has left nothing to recover, and no report. ${message}`);
+        return undefined;
+    }
+}
+async function completeStep(host, timeoutMs) {
+    const { layout, log } = host;
+    if (!pathExistsSync(layout.journal))
+        return undefined;
+    requireSafeHost(host);
+    const state = readJournalState(host);
+    // The main step has already tried to recover such a host, and said why it could not.
+    if (state === 'damaged' || state === 'of another, not restored')
+        return undefined;
+    try {
+        const recovered = await recoverHost(host, state === 'own' ? timeoutMs : 0);
+        // The main step has already shown its success.
+        return recovered?.report.outcome === 'success' ? undefined : recovered;
+    }
+    catch (error) {
+        if (state !== 'own' && toDeployError(error).code === 'locked')
+            return undefined;
+        if (isInDoubt(layout))
+            throw error;
+        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
+        return undefined;
+    }
+}
+function endedByAnother({ layout, log, run }) {
+    const found = findEndedReport(layout, run.id);
+    if (found === undefined)
+        return undefined;
+    log.notice(`Nothing of this deployment is left to recover: ${describeEnd(found.report)}.`);
+    return { report: found.report, reportPath: found.path, plannedSteps: [] };
+}
+/** Whose journal is on the host. `not restored`: a recovery has failed. A missing journal counts as another run's. */
+function readJournalState({ layout, run }) {
+    try {
+        const records = readJournal(layout.journal) ?? [];
+        const [begin] = records;
+        if (begin?.record === 'begin' && begin.facts.deployment_id === run.id)
+            return 'own';
+        return findEnd(records)?.rollback?.restored === false ? 'of another, not restored' : 'of another';
+    }
+    catch {
+        return 'damaged';
+    }
+}
+/** True if this run has a host config, and an earlier run has left a service to restart and check. */
+function isAnyPending({ layout, hostConfig }) {
+    return hostConfig !== undefined && findPending(layout).length > 0;
+}
+/**
+ * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
+ * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and `requireNothingStranded` do.
+ */
+async function recoverHost(host, lockTimeoutMs) {
+    requireSafeHost(host);
+    if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) {
+        requireNothingStranded(host.layout);
+        return undefined;
+    }
+    requireOwnKinds(host.layout);
+    const lock = await holdLock(host, lockTimeoutMs);
+    try {
+        return await recover(host);
+    }
+    finally {
+        lock.release();
+    }
+}
+/**
+ * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
+ * recovery. Throws as `acquireLock` does.
+ */
+async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
+    const say = (line) => log.info(line);
+    const request = { path: layout.lock, timeoutMs, runUrl: run.url, log: say, onLeft: say, ...more };
+    const acquire = async () => await acquireLock(request);
+    try {
+        return await acquire();
+    }
+    catch (error) {
+        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
+        if (!isWorthIt || !spendReserve(layout))
+            throw error;
+        return await acquire();
+    }
+}
+/**
+ * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
+ * prepares it for the report of the refused run, as far as that is possible. Returns `end`. Its outcome becomes
+ * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
+ * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
+ * holder recovers the host itself. Returns the UntouchableHostError if the host must not be touched.
+ */
+async function recoverBeforeRefusal(host, end) {
+    try {
+        await prepareForReport(host);
+        await recoverHost(host, 0);
+        return end;
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            return error;
+        const { code, message } = toDeployError(error);
+        const isUncertain = isInDoubt(host.layout) || strandedNames(host.layout).length > 0;
+        if (code === 'locked' || !isUncertain || end.error === null)
+            return end;
+        const known = end.error.message;
+        const both = known === message ? known : `${known} Also: ${message}`;
+        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
+    }
+}
+/** Only refuses an unsafe host. Any other failure explains itself when the report cannot be written. */
+async function prepareForReport(host) {
+    if (!pathExistsSync(host.layout.root) || pathExistsSync(host.layout.own))
+        return;
+    try {
+        await prepareHost(host, host.log);
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/run/deployment.js
+
+
+
+
+
+
+
+
+
+
+
+
+function startDeployment(request, tools, { transitions, facts, sender, recordedKeepPaths }) {
+    const machine = createStateMachine(transitions, 'pending', tools.now);
+    const host = hostOf(tools, { ...request, sender });
+    tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
+    const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
+    let running = null;
+    let { keepPaths } = request;
+    const interrupted = () => reportKilled({ record, machine, found: running }, tools.now());
+    return {
+        request,
+        tools,
+        layout: host.layout,
+        record,
+        host,
+        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
+        get keepPaths() {
+            return keepPaths;
+        },
+        get state() {
+            return machine.current;
+        },
+        async enter(state) {
+            // A state may compute for a long time without hearing signals, so a cancel is heard here, before the next state.
+            await hearSignals();
+            const change = machine.enter(state);
+            logState(tools.log, state, transitions[state]);
+            await record.enter(change);
+            tools.observer.onProgress(interrupted());
+        },
+        noteRunning() {
+            running = readRunningVersion(host.layout, record.facts);
+            keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths);
+            return interrupted();
+        },
+    };
+}
+/**
+ * A final state does no work, and the run's last sentence says how the run ended. A state that can be rolled back
+ * changes the host, so its group is logged at once.
+ */
+function logState(log, state, next) {
+    if (next.length === 0)
+        log.end();
+    else
+        log.group(state, next.includes('rolled_back') ? 'at once' : undefined);
+}
+/** Builds the report to use if the run is killed now. */
+function reportKilled({ record, machine, found }, at) {
+    const running_version = runningIn(machine, { before: found, after: record.facts.version });
+    const end = buildEnd(at, { outcome: 'interrupted' });
+    return buildLocalReport(record, end, { reported: notSent(null), running_version });
+}
+/**
+ * Returns the running version to report if the run is killed now. Returns null if a kill now may leave the host with
+ * neither version intact until the host is recovered.
+ */
+function runningIn({ current, history }, version) {
+    if (current === 'succeeded')
+        return version.after;
+    const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
+    return isSwitching ? null : version.before;
+}
+/** Builds the host of a project root, with the tools of this run. */
+function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }) {
+    return {
+        layout: layoutOf(projectRoot),
+        sharedRoot: { isAllowed: allowSharedRoot },
+        log,
+        secrets,
+        sender,
+        grace,
+        keepReports,
+        hostConfig,
+        run: { id: deploymentId, url: runner.workflow.url },
+        flows,
+        recovery: { onRecovered: observer?.onRecovered },
+    };
+}
+/** Only a run that has begun to install can be rolled back. */
+const PLAN_TRANSITIONS = {
+    loading_plan: ['resolving_sequence', 'failed'],
+    resolving_sequence: ['installing', 'failed'],
+    installing: ['healthchecking', 'failed', 'rolled_back'],
+    healthchecking: ['succeeded', 'failed', 'rolled_back'],
+    succeeded: [],
+    failed: [],
+    rolled_back: [],
+};
+const PROGRESS_EVERY_MS = 2000;
+/**
+ * Returns a function that logs the progress of a download, at most once every 2 s. The first call to that function
+ * throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many bytes.
+ */
+function watchDownload({ log, now, runner, }) {
+    let loggedAt = now().getTime();
+    let isChecked = false;
+    return (received, total) => {
+        if (!isChecked && total !== undefined)
+            refuseWithoutSpace(runner.temporaryFolder, total);
+        isChecked = true;
+        if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
+            return;
+        loggedAt = now().getTime();
+        log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown total' : bytesInWords(total)}`);
+    };
+}
+function refuseWithoutSpace(folder, bytes) {
+    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
+    const free = bavail * bsize;
+    if (free >= bytes)
+        return;
+    const shortage = byteShortage(free, bytes);
+    throw new DeploymentError('disk_full', `The artifact needs ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free. Nothing was changed: free some space there and run again.`);
+}
+/** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
+const MAX_LISTED = 200;
+/** The changes that a real run would make, as a dry run found them. */
+class DryRunResult {
+    /** The first 200 changes. */
+    changes = [];
+    /** The counts of all changes, by kind. */
+    counts = { added: 0, changed: 0, removed: 0 };
+    /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
+    hasMore = false;
+    /** The changes to whole parts. */
+    parts = [];
+    /** Adds a change. Calls `sizes` only if the change is listed. */
+    add(how, path, sizes) {
+        this.counts[how]++;
+        if (this.changes.length < MAX_LISTED)
+            this.changes.push({ how, path, ...sizes() });
+    }
+    get count() {
+        const { added, changed, removed } = this.counts;
+        return added + changed + removed;
+    }
+    /** Formats a number of changes: `3 files`, or `at least 3 files` if there may be more. */
+    countInWords(count, noun) {
+        return `${this.hasMore ? 'at least ' : ''}${countInWords(count, noun)}`;
+    }
+    /** Summarizes the changes: `remove 1 part and change 3 files`. */
+    inWords() {
+        const parts = ['move', 'remove'].flatMap(how => {
+            const count = this.parts.filter(part => part.how === how).length;
+            return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`];
+        });
+        if (this.count === 0)
+            return listAll(parts) || 'change no file';
+        return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`]);
+    }
+    /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+    inDetail() {
+        const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
+        const listed = kinds.map(([how, count]) => {
+            const number = how === 'removed' ? this.countInWords(count) : countInWords(count);
+            return `${number} ${how}`;
+        });
+        return `${this.inWords()}${listed.length === 0 ? '' : `: ${listed.join(', ')}`}`;
+    }
+}
+/** Returns a size in words, or `symlink` for an undefined size. */
+function sizeInWords(size) {
+    return size === undefined ? 'symlink' : bytesInWords(Number(size));
+}
+/** Returns the sizes of a change: `1.1 \u2192 1.3 kB` if the unit stays the same. */
+function sizesInWords({ before, after }) {
+    if (before === undefined || after === undefined)
+        return before ?? after ?? '';
+    if (before === after)
+        return before;
+    const [, unit] = before.split(' ');
+    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} \u2192 ${after}` : `${before} \u2192 ${after}`;
+}
+
+;// CONCATENATED MODULE: ./build/core/yaml/strict.js
+
+
+
+
+/** Enough for the honest use of anchors, too few for a bomb. */
+const MAX_ALIAS_COUNT = 100;
+/** Numbers, in any notation of YAML 1.1, of YAML 1.2 or of a reader such as PyYAML. */
+const NUMBER = /^[-+]?(?:0b[01_]+|0x[\da-f_]+|0o[0-7_]+|\d[\d_]*(?::[0-5]?\d)*(?:\.[\d_]*)?(?:e[-+]?\d+)?|\.[\d_]+(?:e[-+]?\d+)?|\.inf|\.nan)$/i;
+/** Words that stand for a truth value, for nothing or for something else in at least one version of YAML. */
+const WORD = /^(?:~|null|y|yes|n|no|true|false|on|off|=|<<|)$/i;
+const DATE = /^\d{4}-(?:\d\d-\d\d$|\d\d?-\d\d?(?:t|\s+)\d\d?:\d\d:\d\d)/i;
+const TEXT_TAG = 'tag:yaml.org,2002:str';
+/** The reason a foreign text is refused. The message continues a sentence that begins with the file's name. */
+class StrictYamlProblem extends Error {
+    /** Whether the text could be read in more than one way, or costs too much. Otherwise, the text is not valid. */
+    isAmbiguous;
+    constructor(message, { isAmbiguous }) {
+        super(message);
+        this.isAmbiguous = isAmbiguous;
+    }
+}
+/**
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
+ * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws StrictYamlProblem if the
+ * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
+ */
+function readStrictYaml(text, limits) {
+    refuseAmbiguousText(text, limits);
+    const document = readDocument(runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
+    refuseAmbiguousNodes(document);
+    return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
+}
+/** Returns the node at `path`, or what it is an alias of; null for a key without a value, undefined without a key. */
+function nodeAt(document, path) {
+    return path.reduce((at, key) => {
+        if (!(0,dist/* isCollection */.P3)(at) || !at.has(key))
+            return undefined;
+        const node = at.get(key, true) ?? null;
+        return (0,dist/* isAlias */.Vj)(node) ? node.resolve(document) : node;
+    }, document.contents);
+}
+/** True for a scalar that every reader takes for the same text: it is in quotes, or looks like nothing but text. */
+function isTextForAll(node) {
+    if (!(0,dist/* isScalar */.jn)(node) || typeof node.value !== 'string')
+        return false;
+    if (node.tag !== undefined)
+        return node.tag === TEXT_TAG;
+    return node.type !== 'PLAIN' || ![NUMBER, WORD, DATE].some(form => form.test(node.value));
+}
+function refuseAmbiguousText(text, { bytes }) {
+    if (Buffer.byteLength(text) > bytes)
+        throw ambiguous(`must be at most ${bytes} bytes, but found more`);
+    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
+    if (stranger !== undefined)
+        throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, but found ${stranger}`);
+}
+function readDocument({ document, complaints }) {
+    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
+    if (excess !== undefined)
+        throw ambiguous(`has ${excess.message}`);
+    const mistake = complaints.find(({ isWarning }) => !isWarning);
+    if (mistake !== undefined || document === undefined)
+        throw malformed(`is not one valid YAML document (${cleanForeignText(mistake?.message ?? 'no document')})`);
+    return document;
+}
+/**
+ * Refuses repeated keys, merge keys and keys that are not scalars, because their meaning depends on the parser. Also
+ * refuses more aliases than `MAX_ALIAS_COUNT`.
+ */
+function refuseAmbiguousNodes(document) {
+    let aliases = 0;
+    (0,dist/* visit */.YR)(document, {
+        Alias: () => {
+            aliases++;
+            if (aliases > MAX_ALIAS_COUNT)
+                throw ambiguous(`has more than ${MAX_ALIAS_COUNT} aliases`);
+        },
+        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
+    });
+}
+function refuseAmbiguousKeys(keys) {
+    const seen = new Set();
+    for (const key of keys) {
+        if (!(0,dist/* isScalar */.jn)(key))
+            throw ambiguous('must have plain keys, but found a list, a map or an alias as a key');
+        if (isMergeKey(key))
+            throw ambiguous('must write out the keys of its maps, but found a merge key (<<)');
+        const name = String(key.value);
+        if (seen.has(name))
+            throw ambiguous(`must have each key of a map only once, but found "${cleanForeignText(name, 60)}" twice`);
+        seen.add(name);
+    }
+}
+function isMergeKey({ value, type, tag }) {
+    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
+}
+function toPlainValue(read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        const reason = cleanForeignText(error instanceof Error ? error.message : String(error));
+        throw reason.startsWith('Excessive alias count')
+            ? ambiguous('has aliases of aliases that multiply its content')
+            : malformed(`cannot be read (${reason})`);
+    }
+}
+function ambiguous(message) {
+    return new StrictYamlProblem(message, { isAmbiguous: true });
+}
+function malformed(message) {
+    return new StrictYamlProblem(message, { isAmbiguous: false });
+}
+
+;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
+
+
+
+
+
+
+/** More digits than this are not the same number in every reader. */
+const MAX_VERSION_DIGITS = 15;
+const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
+/** Without `name` and `version`, whose characters count. */
+const plugin_yaml_schema = object({
+    execution_mode: schemas_nullish(schemas_string()),
+    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
+    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
+    envconfiguration: optional(unknown()),
+});
+const EXPECTED = {
+    execution_mode: 'text',
+    entry_point: 'a path',
+    environment: 'a map with the lists "required" and "optional" of names',
+};
+const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
+ * the other fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
+ * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure, name,
+ * version or other value of these fields in it. Ignores unknown keys.
+ */
+function parsePluginYaml(text) {
+    const yaml = readYaml(text);
+    const parsed = plugin_yaml_schema.safeParse(yaml.value);
+    if (!parsed.success)
+        throw notAPlugin(plugin_yaml_problemOf(parsed.error));
+    const problem = unlikeTextProblem(yaml, parsed.data);
+    if (problem !== undefined)
+        throw invalid(problem);
+    return toPluginYaml(parsed.data, yaml.document);
+}
+/** Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not. */
+function pluginYamlProblem(yaml) {
+    const { data, error } = plugin_yaml_schema.safeParse(yaml.value);
+    return error === undefined ? unlikeTextProblem(yaml, data) : plugin_yaml_problemOf(error);
+}
+/** Returns what is wrong with the first value that is not the same text, or version, for all readers. */
+function unlikeTextProblem({ document }, { environment, ...data }) {
+    const names = ['required', 'optional'].flatMap(list => (environment?.[list] ?? []).map((_, index) => ['environment', list, index]));
+    const texts = ['execution_mode', 'entry_point'].filter(key => (data[key] ?? undefined) !== undefined);
+    for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names]) {
+        const node = nodeAt(document, path);
+        const isVersion = path[0] === 'version';
+        if (node === undefined || isTextForAll(node) || (isVersion && isCanonicalNumber(node)))
+            continue;
+        const except = isVersion ? `, nor a plain number of at most ${MAX_VERSION_DIGITS} digits` : '';
+        return `has a value at ${path.join('.')} that is not text for every YAML parser${except} (quote it)`;
+    }
+    return undefined;
+}
+/** True for a number that every reader reads alike, and that Python prints without an exponent. */
+function isCanonicalNumber(node) {
+    if (!(0,dist/* isScalar */.jn)(node) || node.type !== 'PLAIN' || node.tag !== undefined)
+        return false;
+    const written = node.source ?? '';
+    const isPlain = /^(?:0|[1-9]\d*)(?:\.\d+)?$/.test(written) && !written.startsWith('0.0000');
+    return isPlain && written.replace('.', '').length <= MAX_VERSION_DIGITS;
+}
+function plugin_yaml_problemOf({ issues }) {
+    const path = issues[0]?.path ?? [];
+    return path.length === 0
+        ? 'does not consist of lines "key: value", such as "version: 1.0.0"'
+        : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`;
+}
+function expectedAt([field]) {
+    const expected = EXPECTED[String(field)];
+    return expected === undefined ? '' : ` (${String(field)} must be ${expected})`;
+}
+function readYaml(text) {
+    try {
+        return readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    }
+    catch (error) {
+        if (!(error instanceof StrictYamlProblem))
+            throw error;
+        throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
+    }
+}
+function toPluginYaml(data, document) {
+    return {
+        name: printedBy(nodeAt(document, ['name'])),
+        version: printedBy(nodeAt(document, ['version'])),
+        executionMode: data.execution_mode ?? undefined,
+        entryPoint: data.entry_point ?? undefined,
+        environment: {
+            required: data.environment?.required ?? [],
+            optional: data.environment?.optional ?? [],
+        },
+        // The host may read YAML 1.1, which has more words for true.
+        injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
+    };
+}
+/** Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros. */
+function printedBy(node) {
+    if (!(0,dist/* isScalar */.jn)(node))
+        return undefined;
+    return typeof node.value === 'string' ? node.value : node.source?.replace(/(\.\d+?)0+$/, '$1');
+}
+function notAPlugin(problem) {
+    return new ArtifactError('not_a_plugin', refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"));
+}
+function invalid(rule) {
+    return new ArtifactError('invalid_manifest', refusal(rule));
+}
+function refusal(problem, hint = '') {
+    return `The artifact's plugin.yaml ${problem}, so the artifact was refused. The publisher must fix plugin.yaml${hint}.`;
+}
+const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
+const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
+const directorySchema = schemas_nullish(schemas_string());
+/**
+ * Reads a host framework's own `integration.yaml`. Returns the directory in which the framework looks for plugins,
+ * relative to the project root; undefined if the file names none. Throws an Error whose message continues a sentence
+ * that begins with the file's name.
+ */
+function parseIntegrationYaml(text) {
+    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    const plugins = expect(rootSchema, value, 'must be a map')?.plugins;
+    const directory = expect(pluginsSchema, plugins, 'must have a map as "plugins"')?.directory;
+    const written = expect(directorySchema, directory, 'must have text as plugins.directory');
+    if (written === undefined || written === null)
+        return undefined;
+    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
+    if (found.success)
+        return found.data;
+    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
+    throw new Error(`has a plugins.directory that ${expected}, but found "${cleanForeignText(written, 100)}"`);
+}
+function expect(schema, value, rule) {
+    const parsed = schema.safeParse(value);
+    if (!parsed.success)
+        throw new Error(rule);
+    return parsed.data;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/extracted-tree.js
+
+/**
+ * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
+ * function is first called, because most plans name no file.
+ */
+function pathTest(files) {
+    let paths;
+    return path => {
+        paths ??= pathsOf(files);
+        return paths.has(path);
+    };
+}
+/** Returns the paths of all files. */
+function pathsOf(files) {
+    const paths = new Set();
+    for (const { path } of files)
+        paths.add(path);
+    return paths;
+}
+/**
+ * A fixed number of extracted files, in the order of their places. Each place is set once, in any order. A file is an
+ * object only while it is used.
+ */
+class FileList {
+    length;
+    #texts = new PackedTexts();
+    #rows;
+    #sizes;
+    #modes;
+    constructor(length) {
+        this.length = length;
+        this.#rows = new Uint32Array(length);
+        this.#sizes = new Float64Array(length);
+        this.#modes = new Uint16Array(length);
+    }
+    set(place, { path, size, mode, sha256, stamp = '' }) {
+        this.#rows[place] = this.#texts.length;
+        this.#sizes[place] = size;
+        this.#modes[place] = mode;
+        for (const text of [path, sha256, stamp])
+            this.#texts.add(text);
+    }
+    *[Symbol.iterator]() {
+        for (let place = 0; place < this.length; place++)
+            yield this.#at(place);
+    }
+    #at(place) {
+        const row = this.#rows[place];
+        const stamp = this.#texts.at(row + 2);
+        return {
+            path: this.#texts.at(row),
+            size: this.#sizes[place],
+            mode: this.#modes[place],
+            sha256: this.#texts.at(row + 1),
+            ...(stamp !== '' && { stamp }),
+        };
+    }
+}
+/**
+ * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
+ * lead out of it.
+ */
+function treeBelow({ files, symlinks, directories }, folder) {
+    const isBelow = (path) => path.startsWith(`${folder}/`);
+    const below = (path) => path.slice(folder.length + 1);
+    return {
+        files: files.filter(({ path }) => isBelow(path)).map(file => ({ ...file, path: below(file.path) })),
+        symlinks: symlinks
+            .filter(({ path }) => isBelow(path))
+            .map(({ path, target, file, reach }) => {
+            return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
+        }),
+        directories: directories.filter(isBelow).map(below),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/plugin-sig.js
+
+
+
+
+
+
+
+
+
+
+
+
+const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
+const DEFAULT_ENTRY_POINT = 'src/main.py';
+const LEFT_OUT_PARTS = new Set([
+    '__pycache__',
+    '.git',
+    '.mypy_cache',
+    '.pytest_cache',
+    'plugin.sig',
+    'plugin.yaml',
+    'plugin.json',
+    // Literal names, not patterns: the host framework compares them as text, so x.md and y.json are signed.
+    '*.md',
+    '*.json',
+]);
+const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
+/** True if the host framework expects a `plugin.sig` in this plugin. */
+function needsPluginSig(plugin) {
+    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
+}
+/**
+ * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"), with an HMAC-SHA256 under the host's
+ * secret. The HMAC covers `plugin.yaml`, then each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
+ *
+ * Throws file system errors, and ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
+ */
+async function buildPluginSig({ id, staged, pluginYaml }, secret) {
+    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
+    hmac.update(await external_node_fs_namespaceObject.promises.readFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
+    for (const path of await signedFiles(staged, pluginYaml))
+        await addFile(hmac, staged, path);
+    const signature = {
+        plugin: pluginYaml.name ?? id,
+        version: pluginYaml.version ?? '0.0.0',
+        digest: hmac.digest('hex'),
+        algo: 'HMAC-SHA256',
+    };
+    return escapeNonAscii(JSON.stringify(signature, null, 2));
+}
+/**
+ * True if a plugin's signature may cover a path or a file below that path. Throws ArtifactError `not_a_plugin` as
+ * `buildPluginSig` does.
+ */
+function isCovered(path, plugin) {
+    const directory = entryDirectory(plugin);
+    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
+    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
+}
+function entryDirectory(plugin) {
+    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
+    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
+    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
+        throw new ArtifactError('not_a_plugin', `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, but found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`);
+    }
+    return external_node_path_namespaceObject.posix.dirname(normal);
+}
+/**
+ * Returns, in order, the paths of the regular files that the signature of the plugin in `root` covers. All of them are
+ * below the entry point's directory. Throws as `buildPluginSig` does.
+ */
+async function signedFiles(root, plugin) {
+    const directory = entryDirectory(plugin);
+    const base = directory === '.' ? '' : directory;
+    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
+    return entries
+        .filter(entry => entry.type === 'file')
+        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
+        .filter(isSigned)
+        .sort(comparePaths);
+}
+function isSigned(path) {
+    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
+}
+async function addFile(hmac, root, path) {
+    hmac.update(`${path}\0`, 'utf8');
+    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
+        hmac.update(chunk);
+    hmac.update('\0');
+}
+function escapeNonAscii(json) {
+    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+/**
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped. Returns the tree
+ * with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers, because
+ * their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the
+ * plugin.
+ */
+async function signForHost(plugin, secret) {
+    const { staged, tree, pluginYaml } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return tree;
+    if (secret === undefined) {
+        warnOfUnsigned(plugin);
+        return tree;
+    }
+    warnOfKept(plugin);
+    const text = await buildPluginSig(plugin, secret);
+    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
+    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
+    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
+    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
+    return {
+        files: inTreeOrder([...[...tree.files].filter(isOther), signature]),
+        symlinks: tree.symlinks.filter(isOther),
+    };
+}
+/**
+ * True if `signForHost` would leave the `plugin.sig` of an installed plugin, or the lack of one, unchanged. In that
+ * case, logs the same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would
+ * change the file.
+ */
+async function isSignedForHost(plugin, secret) {
+    const { installed, pluginYaml, find } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return true;
+    const sha256 = find('plugin.sig')?.sha256;
+    if (secret === undefined) {
+        if (sha256 === undefined)
+            warnOfUnsigned(plugin);
+        return sha256 === undefined;
+    }
+    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
+    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    if (isAlike)
+        warnOfKept({ ...plugin, staged: installed });
+    return isAlike;
+}
+function warnOfUnsigned({ id, pluginYaml, log }) {
+    log.warning(`The plugin ${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load the plugin. Set plugin-secret-key to that framework's secret.`);
+}
+/** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
+function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }) {
+    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
+    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
+    if (kept.length === 0)
+        return;
+    log.warning(`The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
+}
+/**
+ * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
+ * if it is not a regular file, and `invalid_manifest` if it is too large. Otherwise, throws as `parsePluginYaml` does.
+ * Throws the system's error as DeploymentError.
+ */
+function readPluginYaml(staged) {
+    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
+    try {
+        const found = (0,external_node_fs_namespaceObject.statSync)(path);
+        if (!found.isFile())
+            throw plugin_sig_notAPlugin('a plugin.yaml that is not a file');
+        if (found.size > PLUGIN_YAML_LIMITS.bytes)
+            throw tooLarge(found.size);
+        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            throw plugin_sig_notAPlugin('no plugin.yaml file at its root');
+        throw toHostError(error, `reading ${path}`);
+    }
+}
+function tooLarge(bytes) {
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
+}
+function plugin_sig_notAPlugin(found) {
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. If it is a service, set kind: service (in a project's source, marketplace_kind: service); otherwise, the publisher must correct plugin.yaml.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/drift.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const MAX_NAME_CHARS = 150;
+/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500;
+const MAX_REPORTED_BYTES = 64 * 1024;
+/**
+ * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
+ * parts are added when these parts are replaced, because other processes may change the files until then.
+ */
+async function recordDriftOfKept(deployment, parts) {
+    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
+}
+/**
+ * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
+ * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
+ */
+async function recordDrift(deployment, places) {
+    const { record } = deployment;
+    const { drift: known = [] } = record.facts;
+    const found = [];
+    for (const place of places)
+        found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
+    const names = new Set(places.map(placeName));
+    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
+    if (drift.length + known.length > 0)
+        await record.update({ drift: bounded(drift) });
+}
+/** Warns, in one line, of the differences that the report lists. */
+function warnOfDrift({ record, tools }) {
+    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
+    if (differing.length > 0)
+        tools.log.warning(describeDrift(differing));
+}
+function entryOf({ layout }, { shelf, id }, difference) {
+    const installed = findInstalled(readInstalled(layout), { shelf, id });
+    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
+    const named = { shelf, id, ...directory, version: installed?.version ?? null };
+    if (difference === undefined)
+        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
+    if (!isModified(difference))
+        return undefined;
+    const { instead } = difference;
+    const none = { added: [], removed: [], changed: [] };
+    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
+}
+/** Adds to the report which snapshots contain the modified trees that were replaced. */
+async function noteModifiedSnapshots({ deployment, results }) {
+    const { record } = deployment;
+    const drift = record.facts.drift?.map(entry => {
+        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
+        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
+        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
+    });
+    if (drift?.some(({ snapshot }) => snapshot !== undefined))
+        await record.update({ drift });
+}
+function bounded(entries) {
+    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
+    return entries.map(({ omitted: before = 0, ...entry }) => {
+        let omitted = before;
+        const take = (paths) => {
+            const taken = paths.filter(path => {
+                if (room <= 0)
+                    return false;
+                const size = Buffer.byteLength(JSON.stringify(path));
+                if (size > bytes)
+                    return false;
+                room -= 1;
+                bytes -= size;
+                return true;
+            });
+            omitted += paths.length - taken.length;
+            return taken;
+        };
+        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
+        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
+    });
+}
+/** Returns the sentence about these differences for the log. */
+function describeDrift(entries) {
+    const { names, more } = listDrift(entries);
+    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+    return `Files on this host differ from what was installed: ${listed}${more}.`;
+}
+const PLUGIN_YAML = 'plugin.yaml';
+/** The files that every signed plugin has. */
+const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
+/**
+ * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
+ * files. The tree must have come from the same bytes, with the same keep-paths and `plugin.sig`, and no file may be
+ * missing or changed. Returns undefined otherwise, or if only an extraction could show whether the trees are the same.
+ */
+async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
+    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
+        return undefined;
+    if (!isSameList(installed.keep_paths, deployment.keepPaths))
+        return undefined;
+    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
+    if (find === undefined || !(await isIntact(deployment, place)))
+        return undefined;
+    const tree = { place, identity: record_identityOf(installed), find, pluginYaml: undefined };
+    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
+}
+/** True if an intact tree has a regular file at this path. */
+function hasRegularFile({ find }, path) {
+    return (find(path)?.kind ?? 'link') !== 'link';
+}
+/**
+ * Turns a part into one that stays in its place, if its new tree is already installed there: nothing is missing or
+ * changed, and the plugin's signature covers no added file. Returns any other part as it is.
+ */
+async function keepIfIntact(deployment, part, origin) {
+    const { installed } = part.previous;
+    if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
+        return part;
+    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
+    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
+        return part;
+    const { staged: _, tree: __, ...facts } = part;
+    return { ...facts, intact: record_identityOf(installed) };
+}
+/** True if every recorded file is installed as it was recorded. Added files do no harm. */
+async function isIntact(deployment, place) {
+    const drift = await deployment.drift.of(place);
+    return drift !== undefined && isOnlyAdded(drift);
+}
+/**
+ * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
+ * the plugin.
+ */
+async function isAddedToSigned({ layout, keepPaths }, part) {
+    const shipped = pathsOf(part.tree.files);
+    if (!SIGNED.every(path => shipped.has(path)))
+        return false;
+    const pluginYaml = readPluginYaml(part.staged);
+    if (!needsPluginSig(pluginYaml))
+        return false;
+    const isKept = isBelow(keepPaths);
+    const found = await signedFiles(installPath(layout, part), pluginYaml);
+    return found.some(path => !shipped.has(path) && !isKept(path));
+}
+/** True if a record lists the files, modes and symlinks of this part, and no others. */
+function isRecordedTree({ layout, keepPaths }, part, installed) {
+    const record = readTreeRecord(layout, installed);
+    if (record === undefined)
+        return false;
+    // Earlier versions of this action recorded no modes, but the same artifact has the same modes.
+    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
+    const items = itemsOf(part.tree, keepPaths);
+    for (const recorded of record)
+        if (!drift_isAlike(recorded, items.next().value, knowsMode))
+            return false;
+    return items.next().done === true;
+}
+function drift_isAlike(recorded, item, knowsMode) {
+    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
+        return false;
+    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
+    return isSameKind && recorded.content === item.content;
+}
+async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
+    const { pluginSecretKey } = request;
+    // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
+    if (keepPaths.includes(PLUGIN_YAML))
+        return undefined;
+    if (tree.find(PLUGIN_YAML) === undefined)
+        return tree;
+    const installed = installPath(layout, place);
+    try {
+        const pluginYaml = readRecordedYaml(installed, tree.find);
+        if (pluginYaml === undefined)
+            return undefined;
+        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
+        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
+    }
+    catch (error) {
+        if (isSystemError(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
+function readRecordedYaml(installed, find) {
+    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    return isRecorded ? parsePluginYaml(text) : undefined;
+}
+/** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */
+function orIfUnreadable(otherwise, read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        if (error instanceof TreeRecordDamage || isSystemError(error))
+            return otherwise;
+        throw error;
+    }
+}
+function isSameList(recorded, asked) {
+    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan.js
+
+
+
+
+
+
+
+
+/** The error for a plan that is refused: code `invalid_plan`, with its problems. */
+class PlanError extends SourceError {
+    name = 'PlanError';
+    /** The source, if parts of it can still be read: see `readablePlan`. */
+    source;
+    constructor(problems, source) {
+        super('invalid_plan', 'The install plan', problems);
+        this.source = source;
+    }
+}
+/**
+ * Parses the plan in `text` strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
+ * repeated ids, unknown dependencies and cycles, and lists the problems. Throws PlanError `invalid_plan`.
+ */
+function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
+    return runToEnd(parsePlanSlowly(text, file, limits));
+}
+/** Like `parsePlan`, but pauses at each `yield`: the longest accepted plan takes half a second. */
+function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
+    const source = yield* parseYamlSource(text, file, limits);
+    if (source.value === undefined)
+        throw new PlanError(source.problems);
+    yield;
+    const parsed = planSchema.safeParse(source.value);
+    yield;
+    const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source);
+    yield;
+    const problems = [...source.problems, ...complaints, ...planGraphProblems(source)];
+    if (!parsed.success || problems.length > 0)
+        throw new PlanError(problems, source);
+    yield;
+    return buildPlan(parsed.data, source);
+}
+/** The form of a plan; its graph is checked separately. */
+const planSchema = strictObject({
+    format_version: literal(['1', 1]),
+    project_id: projectIdSchema,
+    version: versionSchema,
+    steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
+});
+function buildPlan(written, source) {
+    return {
+        formatVersion: '1',
+        projectId: written.project_id,
+        version: written.version,
+        steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
+        positions: positionsIn(source),
+    };
+}
+/**
+ * Turns the schema's issues into problems. Also checks the common keys of a step whose action is unknown, because the
+ * schema does not look inside that step.
+ */
+function stepAwareProblems(issues, source) {
+    const strangers = issues.filter(isUnknownAction);
+    const known = issues.filter(issue => !isUnknownAction(issue));
+    const common = strangers
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
+    return [
+        ...strangers.slice(0, MAX_REPORTED_PROBLEMS).map(({ path }) => unknownActionProblem(path, source)),
+        ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
+    ];
+}
+function isUnknownAction(issue) {
+    return issue.code === 'invalid_union' && issue.discriminator === 'action';
+}
+function commonIssues(path, source) {
+    const { error } = anyStepSchema.safeParse(valueAt(source.value, path));
+    return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }));
+}
+function unknownActionProblem(path, source) {
+    const { prefix } = planWords.subjectOf(path, source.value);
+    return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`);
+}
+function actionComplaint(action) {
+    const actions = `(accepted actions: ${ACTIONS.join(', ')})`;
+    if (action === undefined)
+        return `action is missing ${actions}`;
+    if (typeof action !== 'string')
+        return `action must be a word ${actions}`;
+    const hint = didYouMean(action, ACTIONS);
+    return `unknown action "${cleanForeignText(action, 60)}"${hint} ${actions}`;
+}
+const planWords = {
+    document: 'the plan',
+    subjectOf(path, value) {
+        if (path[0] !== 'steps' || typeof path[1] !== 'number')
+            return { prefix: '', covers: 0 };
+        const id = valueAt(value, ['steps', path[1], 'id']);
+        const name = typeof id === 'string' ? `"${cleanForeignText(id, 64)}"` : path[1] + 1;
+        return { prefix: `step ${name}: `, covers: 2 };
+    },
+    keysAt(path, value) {
+        return path.length === 0 ? Object.keys(planSchema.shape) : keysOfStep(valueAt(value, [...path, 'action']));
+    },
+};
+/**
+ * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, steps that depend on
+ * themselves, and cycles, which are shown in full. Reads the plan as it is written, and therefore finds these mistakes
+ * even if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
+ */
+function planGraphProblems(source) {
+    const steps = writtenSteps(source.value);
+    const found = [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)];
+    return firstProblems(found.map(({ path, sentence }) => ({ at: source.positionOf(path), sentence })));
+}
+function writtenSteps(plan) {
+    return listAt(plan, 'steps').map((step, index) => {
+        const path = ['steps', index];
+        const named = listAt(step, 'depends_on').flatMap((id, entry) => typeof id === 'string' ? [{ id, path: [...path, 'depends_on', entry] }] : []);
+        const dependencies = { dependsOn: named.map(({ id }) => id), entryPaths: named.map(entry => entry.path) };
+        const id = propertyOf(step, 'id');
+        if (typeof id !== 'string')
+            return { id: `(${index + 1})`, name: `step ${index + 1}`, path, ...dependencies };
+        return { id, name: `step "${plan_shown(id)}"`, path, ...dependencies };
+    });
+}
+function duplicateIds(steps) {
+    const taken = new Set();
+    return steps.flatMap(({ id, name, path }) => {
+        const duplicate = taken.has(id);
+        taken.add(id);
+        return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step already has this id` }] : [];
+    });
+}
+function wrongDependencies(steps) {
+    const ids = new Set(steps.map(step => step.id));
+    return steps.flatMap(({ id, name, dependsOn, entryPaths }) => dependsOn.flatMap((dependency, entry) => {
+        const path = entryPaths[entry] ?? [];
+        if (dependency === id)
+            return [{ path, sentence: () => `${name} depends on itself` }];
+        if (ids.has(dependency))
+            return [];
+        return [{ path, sentence: () => `${name} ${unknownDependency(dependency, ids)}` }];
+    }));
+}
+function unknownDependency(dependency, ids) {
+    return `depends on "${plan_shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`;
+}
+function cycles(steps) {
+    return findCycles(steps).map(({ ids, step, entry }) => ({
+        path: step.entryPaths[entry] ?? [],
+        sentence: () => `these steps wait for each other: ${ids.map(plan_shown).join(' \u2192 ')}`,
+    }));
+}
+function plan_shown(id) {
+    return cleanForeignText(id, 64);
+}
+function listAt(value, key) {
+    const list = propertyOf(value, key);
+    return Array.isArray(list) ? list : [];
+}
+function propertyOf(value, key) {
+    return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+        ? value[key]
+        : undefined;
+}
+/** Enough to see the mistake; a hostile plan must not make us list every cycle. */
+const MAX_CYCLES = 20;
+/**
+ * Returns the steps in the order in which they run: depth-first over the steps as written, with dependencies first. The
+ * same plan always gives the same order. Expects steps that `parsePlan` has checked, in any number and depth.
+ */
+function orderSteps({ steps }) {
+    return new DependencyWalk(steps).order;
+}
+/**
+ * Finds at most `MAX_CYCLES` cycles: dependencies that lead back to a step that waits for them. Ignores a step's
+ * dependency on itself.
+ */
+function findCycles(steps) {
+    return new DependencyWalk(steps).cycles;
+}
+/** A depth-first walk with its own stack, because a plan may be deeper than the call stack allows. */
+class DependencyWalk {
+    order = [];
+    cycles = [];
+    #byId;
+    #entered = new Set();
+    #waiting = new Set();
+    #path = [];
+    constructor(steps) {
+        this.#byId = new Map(steps.toReversed().map(step => [step.id, step]));
+        for (const step of steps)
+            this.#walkFrom(step);
+    }
+    #walkFrom(root) {
+        this.#enter(root);
+        for (let frame = this.#path.at(-1); frame !== undefined; frame = this.#path.at(-1))
+            this.#advance(frame);
+    }
+    #advance(frame) {
+        frame.entry += 1;
+        const id = frame.step.dependsOn[frame.entry];
+        if (id === undefined)
+            this.#leave(frame.step);
+        else
+            this.#follow(frame, this.#byId.get(id));
+    }
+    #follow(frame, dependency) {
+        if (dependency === undefined || dependency === frame.step)
+            return;
+        if (this.#waiting.has(dependency))
+            this.#noteCycle(frame, dependency);
+        else
+            this.#enter(dependency);
+    }
+    #enter(step) {
+        if (this.#entered.has(step))
+            return;
+        this.#entered.add(step);
+        this.#waiting.add(step);
+        this.#path.push({ step, entry: -1 });
+    }
+    #leave(step) {
+        this.#path.pop();
+        this.#waiting.delete(step);
+        this.order.push(step);
+    }
+    #noteCycle({ step: last, entry }, first) {
+        if (this.cycles.length >= MAX_CYCLES)
+            return;
+        const steps = this.#path.map(frame => frame.step);
+        const around = steps.slice(steps.indexOf(first));
+        this.cycles.push({ ids: [...around, first].map(step => step.id), step: last, entry });
+    }
+}
+function positionsIn(source) {
+    return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) };
+}
+/** Describes a plan that was accepted. */
+function wholePlan(plan) {
+    return { ...plan, hidesInstall: false, isWhole: true };
+}
+/**
+ * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps may be incomplete: a step may lack a
+ * value that had a mistake, or wait for a step that does not exist.
+ */
+function* readablePlan(source) {
+    const steps = yield* readSteps(source);
+    const projectId = projectIdSchema.safeParse(valueAt(source.value, ['project_id'])).data;
+    return { projectId, ...steps, isWhole: false, positions: positionsIn(source) };
+}
+function* readSteps(source) {
+    const written = valueAt(source.value, ['steps']);
+    const list = Array.isArray(written) ? written : [];
+    const read = [];
+    for (const [index, step] of list.entries()) {
+        read.push(readStep(step, source.positionOf(['steps', index])));
+        yield;
+    }
+    const steps = read.flatMap(step => step ?? []);
+    const installs = steps.some(({ action }) => isInstallAction(action));
+    const isHidden = (step, index) => {
+        const action = textAt(step, 'action');
+        if (isKnown(action))
+            return read[index] === undefined && isInstallAction(action);
+        return !installs;
+    };
+    return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
+}
+/**
+ * Stands in for a timeout that cannot be read: with the longest timeout, no check of the time fails for that reason.
+ */
+const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
+/** Reads a step and leaves out the values that cannot be read. Returns undefined if the other values are not enough. */
+function readStep(written, position) {
+    if (typeof written !== 'object' || written === null)
+        return undefined;
+    // If the action is unknown, only `plugin` can be checked: the step is read as a `configure_plugin` step.
+    const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' };
+    const step = { ...written, ...action };
+    const { data, error } = stepSchema.safeParse(step);
+    if (data !== undefined)
+        return buildStep(data, position);
+    const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)));
+    const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))));
+    if (!rest.success)
+        return undefined;
+    // Without its plugin, the step would concern everything that the plan installs.
+    if (bad.includes('plugin'))
+        return undefined;
+    const built = buildStep(rest.data, position);
+    return built.action === 'healthcheck' && bad.includes('timeout') ? { ...built, ...LONGEST } : built;
+}
+function isKnown(action) {
+    return ACTIONS.some(known => known === action);
+}
+function textAt(step, key) {
+    const value = typeof step === 'object' && step !== null ? Object.entries(step).find(([name]) => name === key)?.[1] : '';
+    return typeof value === 'string' ? value : '';
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/binding.js
+
+
+
+const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
+function isInstallStep(step) {
+    return isInstallAction(step.action);
+}
+/** True if the step has nothing to do; see `isMarkerAction`. */
+function isMarkerStep(step) {
+    return isMarkerAction(step.action);
+}
+/** True if the step works on files that must be installed before it runs. */
+function needsFiles(step) {
+    return NEEDS_FILES.has(step.action);
+}
+function installedId(step) {
+    return step.action === 'install_plugin' ? step.plugin : step.extension;
+}
+/** Returns the place of the part that a step installs, `<shelf>/<id>`. */
+function placeOfInstall(step) {
+    return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
+}
+/** Returns the place of the part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+function placeOfSettings({ from, plugin }) {
+    return `${from.split('/')[0]}/${plugin}`;
+}
+/** Returns the id that a step works on without installing it; undefined if it works on all parts, or on none. */
+function subjectIdOf(step) {
+    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
+}
+/** Refuses a plan whose `project_id` is not `projectId`, which the message calls `name`. */
+function foreignPlanProblems(plan, name, projectId) {
+    if (plan.projectId === projectId)
+        return [];
+    const message = `project_id must be ${name} "${projectId}", but found "${plan.projectId}": this plan is for another plugin, service or project`;
+    return [problemAt(plan.positions.projectId, message)];
+}
+/** Refuses ids whose directory would take the place of another id's settings file. */
+function settingsNameProblems(installSteps) {
+    return installSteps
+        .filter(step => installedId(step).endsWith('.env'))
+        .map(step => {
+        const message = `"${installedId(step)}" may be the name of another id's settings file: choose an id that does not end in .env`;
+        return stepProblem(step, message);
+    });
+}
+/**
+ * Refuses steps that come before an installing step whose files they need; `steps` are in the order in which they run.
+ */
+function prematureProblems(steps, needs) {
+    const waiting = new Set(steps.filter(isInstallStep));
+    return steps.flatMap(step => {
+        if (isInstallStep(step))
+            waiting.delete(step);
+        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
+        if (missing.length === 0)
+            return [];
+        const ids = missing.map(install => `"${install.id}"`).join(', ');
+        return [stepProblem(step, `${step.action} would run before the files are installed: add ${ids} to its depends_on`)];
+    });
+}
+function stepProblem(step, message) {
+    return problemAt(step, `step "${step.id}": ${message}`);
+}
+/**
+ * Binds a project's own plan to its manifest. Both must belong to the same project, and the manifest must list every
+ * part that a step names. The plan must install at least one part; no id may be installed twice or end in `.env`.
+ * Templates must come from installed parts, and no step that needs a part's files may run before they are installed. A
+ * step without `plugin` needs the files of all parts. Throws PlanError `invalid_plan` with every problem.
+ */
+function bindPlanToProject(plan, manifest) {
+    const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
+    const problems = [
+        ...foreignPlanProblems(plan, "the project's id", manifest.projectId),
+        ...installProblems({ ...plan, steps }, manifest),
+        ...strangerProblems(steps, manifest),
+        ...templateProblems(steps),
+        ...prematureProblems(steps, needs),
+    ];
+    if (problems.length > 0)
+        throw new PlanError(problems);
+    const installSteps = steps.filter(isInstallStep);
+    const installed = new Set(installSteps.map(placeOfInstall));
+    const isInstalled = (part) => installed.has(`${part.shelf}/${part.id}`);
+    return {
+        steps,
+        parts: installSteps.flatMap(step => manifest.parts.filter(part => isPartOf(part, step))),
+        snapshot: steps.some(step => step.snapshot),
+        notInstalled: manifest.parts.filter(part => !isInstalled(part)),
+    };
+}
+function withHostPath(step, pluginsDirname) {
+    if (step.action !== 'write_env' || !step.from.startsWith(`${pluginsDirname}/`))
+        return step;
+    return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` };
+}
+function binding_shelfOf(step) {
+    return step.action === 'install_plugin' ? 'plugins' : 'extensions';
+}
+function isPartOf(part, step) {
+    return part.shelf === binding_shelfOf(step) && part.id === installedId(step);
+}
+/**
+ * Refuses a plan with a source that the manifest does not repeat: the archive may contain only a stub of that part.
+ * Throws PlanError `invalid_plan`.
+ */
+function verifySources(steps, manifest) {
+    const problems = steps
+        .filter(isInstallStep)
+        .filter(step => step.source !== undefined)
+        .filter(step => manifest.parts.some(part => isPartOf(part, step) && part.source === null))
+        .map(step => stepProblem(step, `manifest.json does not repeat the source of "${installedId(step)}"`));
+    if (problems.length > 0)
+        throw new PlanError(problems);
+}
+function installProblems({ steps, positions }, manifest) {
+    const installSteps = steps.filter(isInstallStep);
+    if (installSteps.length === 0) {
+        const message = 'no step installs anything: add one with action install_plugin or install_extension';
+        return [problemAt(positions.steps, message)];
+    }
+    return [
+        ...unknownPartProblems(installSteps, manifest),
+        ...repeatedIdProblems(installSteps),
+        ...settingsNameProblems(installSteps),
+    ];
+}
+function unknownPartProblems(installSteps, manifest) {
+    return installSteps.flatMap(step => {
+        if (manifest.parts.some(part => isPartOf(part, step)))
+            return [];
+        const ids = manifest.parts.filter(({ shelf }) => shelf === binding_shelfOf(step)).map(({ id }) => id);
+        const message = `the manifest has no "${installedId(step)}" among its ${binding_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
+        return [stepProblem(step, message)];
+    });
+}
+/** Refuses an id that is installed twice, even once on each shelf: steps and services name parts by their id alone. */
+function repeatedIdProblems(installSteps) {
+    const first = new Map();
+    return installSteps.flatMap(step => {
+        const other = first.get(installedId(step));
+        if (other === undefined)
+            first.set(installedId(step), step);
+        if (other === undefined)
+            return [];
+        return [
+            stepProblem(step, `"${installedId(step)}" can be installed only once, but step "${other.id}" already installs it`),
+        ];
+    });
+}
+function strangerProblems(steps, manifest) {
+    const known = new Set(manifest.parts.map(({ id }) => id));
+    const installed = new Set(steps.filter(isInstallStep).map(installedId));
+    return steps.flatMap(step => {
+        const id = subjectIdOf(step);
+        if (id === undefined)
+            return [];
+        if (!known.has(id)) {
+            return [stepProblem(step, `the manifest has nothing with the id "${id}"${didYouMean(id, known)}`)];
+        }
+        if (!needsFiles(step) || installed.has(id))
+            return [];
+        return [stepProblem(step, `${step.action} needs "${id}", which no step of this plan installs`)];
+    });
+}
+/**
+ * Refuses templates of parts that are not installed. A template's first component also decides the shelf of the
+ * settings, so the settings' part must be installed on that shelf.
+ */
+function templateProblems(steps) {
+    const places = new Set(steps.filter(isInstallStep).map(placeOfInstall));
+    return steps.flatMap(step => {
+        if (step.action !== 'write_env')
+            return [];
+        const place = templatePlaceOf(step);
+        if (places.has(place) && places.has(placeOfSettings(step)))
+            return [];
+        const rule = places.has(place)
+            ? `must begin with plugins/ or extensions/, whichever contains "${step.plugin}"`
+            : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs';
+        return [stepProblem(step, `from ${rule}, but found "${step.from}"`)];
+    });
+}
+function needs(step, install) {
+    const id = subjectIdOf(step);
+    return (id === undefined ||
+        id === installedId(install) ||
+        (step.action === 'write_env' && templatePlaceOf(step) === placeOfInstall(install)));
+}
+function templatePlaceOf(step) {
+    return step.from.split('/', 2).join('/');
+}
+/**
+ * Binds a plan to the artifact that it installs. The plan's `project_id` must equal the slug (contract 4.3, rule 6).
+ * The plan must install exactly one part, of this kind, with an id that does not end in `.env`. Every other step must
+ * work on that part, templates must come from it, and no step that needs the part's files may run before they are
+ * installed. Throws PlanError `invalid_plan` with every problem.
+ */
+function bindPlanToArtifact(plan, artifact) {
+    const problems = bindingProblems(wholePlan(plan), artifact);
+    const installStep = plan.steps.find(isInstallStep);
+    if (installStep === undefined || problems.length > 0)
+        throw new PlanError(problems);
+    const steps = orderSteps(plan);
+    return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
+}
+/** Finds every way in which a plan does not fit its artifact, as far as the plan can be read. */
+function bindingProblems(plan, { kind, slug }) {
+    const { projectId, positions } = plan;
+    const foreign = projectId === undefined ? [] : foreignPlanProblems({ projectId, positions }, 'the slug', slug);
+    const installStep = plan.steps.find(isInstallStep);
+    const problems = [...foreign, ...singleInstallProblems(plan, kind)];
+    if (installStep === undefined || plan.hidesInstall)
+        return problems;
+    problems.push(...otherIdProblems(plan, installStep), ...templateFolderProblems(plan, installStep));
+    if (!plan.isWhole)
+        return problems;
+    return [...problems, ...prematureProblems(orderSteps(plan), (_, install) => install === installStep)];
+}
+const binding_INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
+function singleInstallProblems(plan, kind) {
+    const action = binding_INSTALL_ACTIONS[kind];
+    const installSteps = plan.steps.filter(isInstallStep);
+    const [first] = installSteps;
+    if (first === undefined) {
+        if (plan.hidesInstall)
+            return [];
+        return [problemAt(plan.positions.steps, `no step installs the ${kind}: add one with action ${action}`)];
+    }
+    const wrongKind = installSteps
+        .filter(step => step.action !== action)
+        .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or set the other kind`));
+    const sourced = installSteps
+        .filter(step => step.source !== undefined)
+        .map(step => stepProblem(step, `source belongs in the plan of a project: remove it, because a ${kind} is its own artifact`));
+    const further = installSteps
+        .slice(1)
+        .map(step => stepProblem(step, `an artifact can be installed only once, but step "${first.id}" already installs it`));
+    return [...wrongKind, ...settingsNameProblems(installSteps), ...sourced, ...further];
+}
+function otherIdProblems(plan, installStep) {
+    const id = installedId(installStep);
+    return plan.steps.flatMap(step => {
+        const subject = subjectIdOf(step);
+        if (subject === undefined || subject === id)
+            return [];
+        return [stepProblem(step, `plugin must be "${id}", which this plan installs, but found "${subject}"`)];
+    });
+}
+function templateFolderProblems(plan, installStep) {
+    const folder = `${installStep.action === 'install_plugin' ? 'plugins' : 'extensions'}/${installedId(installStep)}/`;
+    return plan.steps.flatMap(step => {
+        if (step.action !== 'write_env' || step.from.startsWith(folder))
+            return [];
+        return [stepProblem(step, `from must begin with ${folder}, which this plan installs, but found "${step.from}"`)];
+    });
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/settings.js
+
+
+const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+/**
+ * Parses lines of the form `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`.
+ * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which `quoteSetting`
+ * finds no form.
+ */
+function parseSettings(text) {
+    const settings = new Map();
+    const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
+        if (line.trim() === '' || line.trimStart().startsWith('#'))
+            return [];
+        const problem = addLine(settings, line, index + 1);
+        return problem === undefined ? [] : [problem];
+    });
+    return { settings, problems };
+}
+/** Adds a line's value. Returns the problem with the line, if any. Does not quote the line, which may be a secret. */
+function addLine(settings, line, number) {
+    const equals = line.indexOf('=');
+    const name = line.slice(0, Math.max(0, equals)).trim();
+    const value = line.slice(equals + 1);
+    if (!settings_NAME.test(name))
+        return `must consist of NAME=value lines, but line ${number} has a different form`;
+    if (settings.has(name))
+        return `must name ${name} only once, but line ${number} names it again`;
+    settings.set(name, value);
+    if (quoteSetting(value) !== undefined)
+        return undefined;
+    return `must contain, for ${name} in line ${number}, a value that a shell, python-dotenv and Node read alike if it is quoted: encode the value, for example as base64`;
+}
+/**
+ * Formats a value for a settings file so that a shell, python-dotenv and Node's `parseEnv` read it alike. Returns
+ * undefined if no form does that: the three disagree about escapes in double quotes, and a single quote ends single
+ * quotes.
+ */
+function quoteSetting(value) {
+    if (PLAIN.test(value))
+        return value;
+    if (isUnsafe(value))
+        return undefined;
+    if (!value.includes("'"))
+        return `'${value}'`;
+    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
+}
+const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
+/**
+ * True for a value that no quotes protect: it contains a line break, NUL or invalid Unicode, or python-dotenv would
+ * read it differently. python-dotenv turns two backslashes into one, looks for another quote after a final backslash,
+ * and replaces `${NAME}` even in single quotes.
+ */
+function isUnsafe(value) {
+    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
+}
+const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
+/**
+ * Builds a settings file from a template of `KEY=value` lines. If the operator's settings have a nonempty value for a
+ * key, the key gets that value, quoted by `quoteSetting`. The other lines stay unchanged, but all lines end in LF.
+ * Appends declared keys that the template lacks if the operator's settings have values for them. `given` is undefined
+ * if the action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot be the name of
+ * a variable, if no quoting fits a value, or if a required key ends up empty.
+ */
+function seedSettings(template, names, given) {
+    const keys = [...names.required, ...names.optional];
+    refuseUnusableNames(keys);
+    const seeder = new SettingsSeeder(given ?? new Map());
+    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
+        seeder.addLine(line);
+    for (const key of keys)
+        seeder.addMissing(key);
+    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))), given !== undefined);
+    return seeder.settings;
+}
+/**
+ * Refuses existing settings in which a required key is missing or empty: throws DeploymentError `step_failed`, which
+ * names the keys and the file. Also refuses required keys that cannot be the name of a variable.
+ */
+function verifySettings(settings, required) {
+    refuseUnusableNames(required);
+    const missing = unsetSettings(settings.text, required);
+    if (missing.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `The part requires ${listNames(missing)}, which ${settings.path} does not set or leaves empty: set ${itOrThem(missing)} there, because no deployment or rollback changes existing settings.`);
+}
+/** Returns the keys that the settings lack or leave empty. */
+function unsetSettings(text, keys) {
+    const values = valuesOf(text);
+    return keys.filter(key => isEmpty(values.get(key)));
+}
+/** Returns the keys that both texts set, but to different values. */
+function differingSettings(one, other) {
+    const [values, others] = [valuesOf(one), valuesOf(other)];
+    return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
+}
+function valuesOf(text) {
+    return new Map(text.split(/\r?\n/).flatMap(line => {
+        const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? [];
+        return key === undefined ? [] : [[key, value.trim()]];
+    }));
+}
+class SettingsSeeder {
+    #given;
+    #lines = [];
+    #values = new Map();
+    #used = new Set();
+    constructor(given) {
+        this.#given = given;
+    }
+    get settings() {
+        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
+    }
+    valueOf(key) {
+        return this.#values.get(key);
+    }
+    addLine(line) {
+        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
+        const value = key === undefined ? undefined : this.#take(key);
+        if (key !== undefined)
+            this.#values.set(key, value ?? (own ?? '').trim());
+        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
+    }
+    addMissing(key) {
+        const value = this.#values.has(key) ? undefined : this.#take(key);
+        if (value === undefined)
+            return;
+        this.#values.set(key, value);
+        this.#lines.push(`${key}=${value}`);
+    }
+    /**
+     * Returns the operator's value for the key, quoted for the file; undefined if the operator set no value or an empty
+     * one.
+     */
+    #take(key) {
+        const value = this.#given.get(key) ?? '';
+        if (value === '')
+            return undefined;
+        const quoted = quoteSetting(value);
+        if (quoted === undefined)
+            throw unusableValue(key);
+        this.#used.add(key);
+        return quoted;
+    }
+}
+function isEmpty(value) {
+    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
+}
+function refuseUnusableNames(names) {
+    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+    if (unusable.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `The part lists ${listNames(unusable.map(name => `"${cleanForeignText(name, 50)}"`))} under environment, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`);
+}
+function unusableValue(key) {
+    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode the value, for example as base64.`);
+}
+function refuseEmpty(keys, hasInput) {
+    if (keys.length === 0)
+        return;
+    const required = `The part requires ${listNames(keys)}, for which`;
+    throw new DeploymentError('step_failed', hasInput
+        ? `${required} neither the template nor the settings given as input have a value: add ${itOrThem(keys)} to settings, as NAME=value.`
+        : `${required} the template has no value, and a rollback has no input for settings: create the part's settings file by hand (<id>.env, next to the directory of the part), set ${itOrThem(keys)} there, and run again.`);
+}
+function itOrThem(keys) {
+    return keys.length === 1 ? 'it' : 'them';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
+
+
+
+
+
+
+
+const INTEGRATION = 'integration.yaml';
+/**
+ * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
+ * if that file names a different directory than the operator does. If the operator names no directory and the file
+ * cannot be used, warns and returns the recorded directory, or `plugins` without a record. Somebody may have damaged
+ * the file to make plugins move.
+ */
+function findPluginsDirectory(layout, { input, recorded }, log) {
+    const { directory, problem } = readHostsDirectory(layout);
+    if (input !== undefined) {
+        if (directory !== undefined && directory !== input)
+            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`);
+        return { directory: input, isOperators: true };
+    }
+    if (problem === undefined)
+        return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
+    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
+    log.warning(`${problem} This run uses ${used} as the plugins directory. Correct the file, or set plugins-directory.`);
+    return { directory: used, isOperators: false };
+}
+/**
+ * Warns if the host does not load plugins from the directory in which a project installs them, or if the host's file
+ * cannot be used.
+ */
+function warnOfOtherDirectory(layout, directory, log) {
+    const { directory: asked, problem } = readHostsDirectory(layout);
+    if (problem !== undefined)
+        log.warning(`${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`);
+    if (asked === undefined || asked === directory)
+        return;
+    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`);
+}
+/**
+ * Returns every directory in which this host may have plugins: the default one, the one in the host framework's own
+ * file, and all recorded ones.
+ */
+function knownDirectories(layout) {
+    const { directory } = readHostsDirectory(layout);
+    const hosts = directory === undefined ? [] : [directory];
+    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
+}
+/** Reads the host framework's own file, unless it is a symlink, which could lead to a secret of the runner's user. */
+function readHostsDirectory({ root }) {
+    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
+    try {
+        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
+        return { directory: parseIntegrationYaml(text) };
+    }
+    catch (error) {
+        const errno = errnoOf(error);
+        if (errno === 'ENOENT' || errno === 'ENOTDIR')
+            return {};
+        if (errno === 'ELOOP')
+            return { problem: `${path} is a symlink, which is not followed.` };
+        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
+        return { problem: `${path} ${reason}.` };
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+
+
+
+
+
+
+
+
+
+
+
+/** Reads the state of a part that will be installed in this place. */
+function readPreviousInstall(layout, target) {
+    const record = readHostRecord(layout);
+    const installed = findInstalled(record.installed, target);
+    const removed = findInstalled(record.removed, target);
+    const place = installed === undefined ? target : placeOf(installed);
+    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
+    return { place, installed, removed, version };
+}
+/**
+ * Returns the place that this origin's settings and kept paths belong to: the former place of a removed part that
+ * returns, otherwise the current place.
+ */
+function formerPlace({ place, installed, removed }, origin) {
+    const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
+    return isReturning ? placeOf(removed) : place;
+}
+/**
+ * Returns the versions from this origin that our record lists for an installed part (the installed one and the
+ * snapshots), or none if the part is not installed. Versions from other origins cannot be compared with these.
+ */
+function versionsFrom({ installed }, origin) {
+    if (installed === undefined)
+        return [];
+    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
+}
+/**
+ * If nothing is in the place, returns the absolute path of the newest snapshot that contains kept paths of this origin,
+ * if there is one. Otherwise returns undefined: a version in the place has its own kept paths.
+ */
+function findLeftBehind(layout, previous, origin) {
+    const { place, installed, removed } = previous;
+    const row = installed ?? removed;
+    if (row === undefined || pathExistsSync(installPath(layout, place)))
+        return undefined;
+    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
+    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
+}
+/**
+ * Returns the state that `latest` is compared with. A version from another origin is left out, because it says nothing
+ * about the versions from this origin.
+ */
+function stateFor({ installed, version }, origin) {
+    const isOurs = installed !== undefined && isFrom(installed, origin);
+    return { version: installed === undefined || isOurs ? version : null, isOurs };
+}
+/** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */
+function factsOfReplaced(layout, { installed, place }, log) {
+    if (installed !== undefined)
+        return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
+    if (!pathExistsSync(installPath(layout, place)))
+        return {};
+    log.notice(`This action has no record of ${placePath(place)}: a deployment replaces it and keeps it as a snapshot.`);
+    return { unrecorded: true };
+}
+/**
+ * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place. With
+ * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
+ * part.
+ */
+function previous_install_verifyPlace(previous, claim, log) {
+    const { origin } = claim;
+    const { place, installed, removed } = previous;
+    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
+        const owner = snapshot.origin ?? removed;
+        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
+            log.notice(`Snapshot ${name} of ${placePath(place)} contains kept paths of ${owner.slug} (${kept.join(', ')}). They stay in the snapshot.`);
+    }
+    if (installed === undefined || isFrom(installed, origin))
+        return;
+    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
+    if (!claim.allowTakeover)
+        throw placeTaken(place, owner, claim.chosenBy);
+    log.warning(`This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`);
+}
+/**
+ * Does the same as `verifyPlace` for a part of a project. The project's publisher chooses the part's id and directory,
+ * so an existing part with this id but without a record counts as someone else's. Neither the shelf nor the directory
+ * of an existing part matters, because services and commands know parts by id alone.
+ */
+function verifyProjectPlace(layout, place, claim) {
+    const recorded = new Set();
+    for (const shelf of ['plugins', 'extensions']) {
+        const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
+        previous_install_verifyPlace(known, claim, claim.log);
+        if (known.installed !== undefined)
+            recorded.add(findRealPath(layout, known.place));
+    }
+    for (const other of placesOf(layout, place)) {
+        const path = findRealPath(layout, other);
+        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
+            continue;
+        recorded.add(path);
+        if (!claim.allowTakeover)
+            throw placeTaken(other, 'a part that this action has no record of', claim.chosenBy);
+        claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`);
+    }
+}
+/** Returns every place on this host where a part with this id may be, or will be. */
+function placesOf(layout, { id, directory: chosen }) {
+    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
+    return directories.map(directory => placeAt(`${directory}/${id}`));
+}
+function findRealPath(layout, { directory, id }) {
+    const real = findRealDirectory(layout, directory);
+    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
+}
+const MAKE_WAY = {
+    operator: 'Use another id or project root',
+    publisher: 'Use another project root, or ask the publisher for another id',
+    rollback: 'Roll back to another version',
+};
+function placeTaken(place, owner, chosenBy) {
+    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. ${MAKE_WAY[chosenBy]}; if you mean to replace it, deploy with allow-takeover: true.`);
+}
+/** Returns the version in the plugin.yaml of a part without a record; null if there is no usable version. */
+function readForeignVersion(path) {
+    try {
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
+        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
+    }
+    catch {
+        return null;
+    }
+}
+/** Advice for the reader of an error, as a clause: how to install a part in a different directory. */
+const CHOOSE_ANOTHER = {
+    operator: 'choose another plugins directory',
+    host: 'choose another plugins directory',
+    publisher: 'ask the publisher for another plugins_dirname',
+    rollback: 'roll back to another version',
+};
+/** Advice for the reader of an error, as a clause: how to leave a part in its current directory. */
+const KEEP_PREVIOUS = {
+    operator: 'keep the previous plugins directory',
+    host: 'keep the previous plugins directory',
+    publisher: 'ask the publisher to keep the previous plugins_dirname',
+    rollback: 'roll back to another version',
+};
 
 ;// CONCATENATED MODULE: ./build/install/steps/context.js
 
@@ -30325,1875 +32056,6 @@ function idle_readSettings(path) {
     }
     catch (error) {
         return isAbsent(error) ? '' : undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/record.js
-
-/** Passes each fact to `onFacts` as soon as it is known, except the names of the host's own files. */
-function createDeploymentRecord(initial, states, onFacts = () => { }) {
-    const know = ({ drift: _, ...words }) => onFacts(words);
-    know(initial);
-    let facts = initial;
-    let journal;
-    const known = { states: [...states], steps: [], plannedSteps: [] };
-    return {
-        get facts() {
-            return facts;
-        },
-        ...known,
-        async update(more) {
-            facts = { ...facts, ...more };
-            know(more);
-            await journal?.append({ record: 'facts', facts: more });
-        },
-        async enter(change) {
-            known.states.push(change);
-            await journal?.append({ record: 'state', ...change });
-        },
-        async addStep(step) {
-            known.steps.push(step);
-            onFacts(step.id);
-            await journal?.append({ record: 'step', ...step });
-        },
-        planSteps(steps) {
-            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
-        },
-        noteIdle(ids) {
-            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
-            known.plannedSteps.splice(0, steps.length, ...steps);
-        },
-        async startJournal({ path, redact }, { reportAddress, keepPaths }) {
-            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
-            const started = await startJournal(path, { record: 'begin', ...begin }, redact);
-            for (const state of known.states)
-                await started.append({ record: 'state', ...state });
-            journal = started;
-            return started;
-        },
-    };
-}
-/** Rebuilds the record of a dead run from its journal. */
-function recordFromJournal(begun, records) {
-    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
-    const facts = Object.assign({ ...begun }, ...later);
-    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
-    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
-    for (const { record: _, ...step } of steps)
-        void record.addStep(step);
-    return record;
-}
-function definedOnly(facts) {
-    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
-}
-
-;// CONCATENATED MODULE: ./build/install/run/deployment.js
-
-
-
-
-
-
-
-
-
-
-
-
-function startDeployment(request, tools, { transitions, facts, sender, recordedKeepPaths }) {
-    const machine = createStateMachine(transitions, 'pending', tools.now);
-    const host = hostOf(tools, { ...request, sender });
-    tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
-    const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
-    let running = null;
-    let { keepPaths } = request;
-    const interrupted = () => reportKilled({ record, machine, found: running }, tools.now());
-    return {
-        request,
-        tools,
-        layout: host.layout,
-        record,
-        host,
-        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
-        get keepPaths() {
-            return keepPaths;
-        },
-        get state() {
-            return machine.current;
-        },
-        async enter(state) {
-            // A state may compute for a long time without hearing signals, so a cancel is heard here, before the next state.
-            await hearSignals();
-            const change = machine.enter(state);
-            logState(tools.log, state, transitions[state]);
-            await record.enter(change);
-            tools.observer.onProgress(interrupted());
-        },
-        noteRunning() {
-            running = readRunningVersion(host.layout, record.facts);
-            keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths);
-            return interrupted();
-        },
-    };
-}
-/**
- * A final state does no work, and the run's last sentence says how the run ended. A state that can be rolled back
- * changes the host, so its group is logged at once.
- */
-function logState(log, state, next) {
-    if (next.length === 0)
-        log.end();
-    else
-        log.group(state, next.includes('rolled_back') ? 'at once' : undefined);
-}
-/** Builds the report to use if the run is killed now. */
-function reportKilled({ record, machine, found }, at) {
-    const running_version = runningIn(machine, { before: found, after: record.facts.version });
-    const end = buildEnd(at, { outcome: 'interrupted' });
-    return buildLocalReport(record, end, { reported: notSent(null), running_version });
-}
-/**
- * Returns the running version to report if the run is killed now. Returns null if a kill now may leave the host with
- * neither version intact until the host is recovered.
- */
-function runningIn({ current, history }, version) {
-    if (current === 'succeeded')
-        return version.after;
-    const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
-    return isSwitching ? null : version.before;
-}
-/** Builds the host of a project root, with the tools of this run. */
-function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }) {
-    return {
-        layout: layoutOf(projectRoot),
-        sharedRoot: { isAllowed: allowSharedRoot },
-        log,
-        secrets,
-        sender,
-        grace,
-        keepReports,
-        hostConfig,
-        run: { id: deploymentId, url: runner.workflow.url },
-        flows,
-        recovery: { onRecovered: observer?.onRecovered },
-    };
-}
-/** Only a run that has begun to install can be rolled back. */
-const PLAN_TRANSITIONS = {
-    loading_plan: ['resolving_sequence', 'failed'],
-    resolving_sequence: ['installing', 'failed'],
-    installing: ['healthchecking', 'failed', 'rolled_back'],
-    healthchecking: ['succeeded', 'failed', 'rolled_back'],
-    succeeded: [],
-    failed: [],
-    rolled_back: [],
-};
-const PROGRESS_EVERY_MS = 2000;
-/**
- * Returns a function that logs the progress of a download, at most once every 2 s. The first call to that function
- * throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many bytes.
- */
-function watchDownload({ log, now, runner, }) {
-    let loggedAt = now().getTime();
-    let isChecked = false;
-    return (received, total) => {
-        if (!isChecked && total !== undefined)
-            refuseWithoutSpace(runner.temporaryFolder, total);
-        isChecked = true;
-        if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
-            return;
-        loggedAt = now().getTime();
-        log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown total' : bytesInWords(total)}`);
-    };
-}
-function refuseWithoutSpace(folder, bytes) {
-    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
-    const free = bavail * bsize;
-    if (free >= bytes)
-        return;
-    const shortage = byteShortage(free, bytes);
-    throw new DeploymentError('disk_full', `The artifact needs ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free. Nothing was changed: free some space there and run again.`);
-}
-/** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
-const MAX_LISTED = 200;
-/** The changes that a real run would make, as a dry run found them. */
-class DryRunResult {
-    /** The first 200 changes. */
-    changes = [];
-    /** The counts of all changes, by kind. */
-    counts = { added: 0, changed: 0, removed: 0 };
-    /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
-    hasMore = false;
-    /** The changes to whole parts. */
-    parts = [];
-    /** Adds a change. Calls `sizes` only if the change is listed. */
-    add(how, path, sizes) {
-        this.counts[how]++;
-        if (this.changes.length < MAX_LISTED)
-            this.changes.push({ how, path, ...sizes() });
-    }
-    get count() {
-        const { added, changed, removed } = this.counts;
-        return added + changed + removed;
-    }
-    /** Formats a number of changes: `3 files`, or `at least 3 files` if there may be more. */
-    countInWords(count, noun) {
-        return `${this.hasMore ? 'at least ' : ''}${countInWords(count, noun)}`;
-    }
-    /** Summarizes the changes: `remove 1 part and change 3 files`. */
-    inWords() {
-        const parts = ['move', 'remove'].flatMap(how => {
-            const count = this.parts.filter(part => part.how === how).length;
-            return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`];
-        });
-        if (this.count === 0)
-            return listAll(parts) || 'change no file';
-        return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`]);
-    }
-    /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
-    inDetail() {
-        const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
-        const listed = kinds.map(([how, count]) => {
-            const number = how === 'removed' ? this.countInWords(count) : countInWords(count);
-            return `${number} ${how}`;
-        });
-        return `${this.inWords()}${listed.length === 0 ? '' : `: ${listed.join(', ')}`}`;
-    }
-}
-/** Returns a size in words, or `symlink` for an undefined size. */
-function sizeInWords(size) {
-    return size === undefined ? 'symlink' : bytesInWords(Number(size));
-}
-/** Returns the sizes of a change: `1.1 \u2192 1.3 kB` if the unit stays the same. */
-function sizesInWords({ before, after }) {
-    if (before === undefined || after === undefined)
-        return before ?? after ?? '';
-    if (before === after)
-        return before;
-    const [, unit] = before.split(' ');
-    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} \u2192 ${after}` : `${before} \u2192 ${after}`;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/readiness.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** Space for our own records. The space for the artifact is checked once its listing is known. */
-const MIN_FREE_BYTES = 1024 * 1024;
-/**
- * Checks a project root without creating anything. A missing root passes. Returns one sentence for each risk that the
- * operator accepts. Throws as `requireSafeHost` and `requireOwnKinds` do, or DeploymentError `host_not_writable` if the
- * root is not a directory.
- */
-function checkRoot(access) {
-    const { layout } = access;
-    const accepted = requireSafeHost(access);
-    try {
-        if (statIfPresentSync(layout.root)?.isDirectory() === false)
-            throw notADirectory(layout.root);
-        requireOwnKinds(layout);
-        return accepted;
-    }
-    catch (error) {
-        throw unusableRoot(toHostError(error, `checking ${layout.own}`));
-    }
-}
-/**
- * Prepares a project root for its lock. Creates the root, if its parent exists, and `.hub-deploy/` with its folders,
- * which only this user can access (0700). Touches nothing if `checkRoot` refuses the host. Throws as `checkRoot` does,
- * or DeploymentError `host_not_writable` or `disk_full`.
- */
-async function prepareHost(access, log) {
-    const { layout } = access;
-    checkRoot(access);
-    try {
-        requireRoot(layout.root, log);
-        warnOfOuterRoot(layout, log);
-        await makePrivateDirectories(layout.own);
-        // Checked again, because another user may meanwhile have created folders that did not exist before.
-        requireSafeHost(access);
-        requireOwnKinds(layout);
-        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
-        keepReserve(layout);
-    }
-    catch (error) {
-        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
-    }
-}
-/**
- * Checks in advance that this run can switch versions in a place. The place's shelf must pass `checkShelf`, and this
- * run must be able to move the place's current content. Throws as `checkShelf` and `requireSwitchable` do. Also throws
- * DeploymentError `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the
- * current content is a directory that this user cannot write to.
- */
-function checkHost(host, place) {
-    const { layout } = host;
-    checkShelf(layout, place);
-    const path = installPath(layout, place);
-    try {
-        requireOwnDirectory(snapshotsPath(layout, place));
-        readiness_requireMovable(path);
-        requireSwitchable(host, place);
-    }
-    catch (error) {
-        throw toHostError(error, `checking ${path}`);
-    }
-}
-/** Calls `checkHost` for the current place and the target of a part, but only once if they are the same place. */
-function checkPlaces(host, present, target) {
-    if (installPath(host.layout, present) !== installPath(host.layout, target))
-        checkHost(host, present);
-    checkHost(host, target);
-}
-/**
- * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
- * switches versions. Also checks that there is space for this action's own records.
- *
- * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error. Also throws
- * as `openDirectorySync` does.
- */
-function checkShelf(layout, shelf) {
-    try {
-        requireWritableShelf(layout, shelf);
-        requireOneMount(layout, shelf);
-    }
-    catch (error) {
-        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf.directory)}`);
-    }
-    requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
-}
-/** Turns `step_failed` into `host_not_writable`, because no step has begun and the operator must correct the root. */
-function unusableRoot(error) {
-    if (error.code !== 'step_failed')
-        return error;
-    return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
-        cause: error,
-    });
-}
-function notADirectory(root) {
-    return new DeploymentError('host_not_writable', `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`);
-}
-function requireRoot(root, log) {
-    if (statIfPresentSync(root) !== undefined)
-        return;
-    if (makeRoot(root))
-        log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
-    else if (statIfPresentSync(root) === undefined)
-        throw leadsNowhere(`project-root ${root}`);
-}
-/**
- * Warns if a root without deployments is directly inside a root with deployments: the operator may have chosen the
- * inner one by mistake.
- */
-function warnOfOuterRoot({ root, own }, log) {
-    const outer = (0,external_node_path_namespaceObject.dirname)(root);
-    const isNested = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(outer, (0,external_node_path_namespaceObject.basename)(own)))?.isDirectory() === true;
-    if (!isNested || lstatIfPresentSync(own) !== undefined)
-        return;
-    log.warning(`project-root ${root} has no deployments yet, but it is inside the project root ${outer}, which has deployments. If you mean ${outer}, correct project-root, and remove everything that this run installs in ${root}.`);
-}
-/** Returns false if the root has just been created by another run, or is a symlink that leads nowhere. */
-function makeRoot(root) {
-    try {
-        makeOpenDirectorySync(root);
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        if (errnoOf(error) !== 'ENOENT')
-            throw error;
-        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`);
-    }
-}
-/** Moving a directory to another parent requires write access to the directory itself. */
-function readiness_requireMovable(place) {
-    const found = lstatIfPresentSync(place);
-    if (found?.isDirectory())
-        (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-}
-/** Checks the nearest existing directory, in which a missing shelf will be created. */
-function requireWritableShelf(layout, { directory }) {
-    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
-    const found = statIfPresentSync(path);
-    if (found === undefined)
-        throw leadsNowhere(path);
-    if (!found.isDirectory())
-        throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
-    (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-}
-function leadsNowhere(path) {
-    return new DeploymentError('host_not_writable', `${path} is a symlink to a directory that does not exist. Correct the symlink, or mount or create that directory.`);
-}
-function statIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.statSync)(path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    }
-}
-/** Enough for a lock, the records of a recovery and a report. */
-const RESERVE_BYTES = 64 * 1024;
-/**
- * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
- */
-function keepReserve(layout) {
-    if (pathExistsSync(reservePath(layout)))
-        return;
-    try {
-        // Random, because a file system could compress anything else to nothing.
-        (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
-    }
-    catch {
-        tryUnlinkSync(reservePath(layout));
-    }
-}
-/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
-function spendReserve(layout) {
-    return tryUnlinkSync(reservePath(layout));
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/audit.js
-
-
-
-
-
-
-
-
-
-
-
-/** Follows no symlink and waits for no pipe. */
-const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_APPEND | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
-/** How far back to look for a line that a dead run has already written. */
-const TAIL_BYTES = 64 * 1024;
-const audit_MAX_BYTES = 16 * 1024 * 1024;
-/** The maximum number of audit files: the current one and the earlier ones. */
-const MAX_FILES = 4;
-/**
- * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
- * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has reached 16 MiB,
- * a single rename adds the time to the file's name, and a new file begins. At most four files are kept.
- */
-async function appendAudit({ layout, secrets }, report) {
-    const known = redactReport(report, secrets);
-    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known;
-    const { host_id, run, sources } = known;
-    const line = {
-        at: report.completed_at,
-        deployment_id,
-        contract,
-        kind,
-        slug,
-        id,
-        version,
-        previous_version,
-        artifact_sha256,
-        outcome,
-        error_code: report.error?.code ?? null,
-        host_id,
-        actor: run.actor,
-        run_url: run.url,
-        ...(sources === undefined ? {} : { sources }),
-    };
-    const [path, text] = [auditPath(layout), JSON.stringify(line)];
-    if ((await appendLine(path, text)) === 'written')
-        return;
-    await rotate(layout);
-    await appendLine(path, text);
-}
-/** Writes nothing into a full file. Also returns `written` if the file already has the line. */
-async function appendLine(path, text) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
-    try {
-        const lines = readTail(fd).split('\n');
-        if (lines.some(known => keyOf(known) === keyOf(text)))
-            return 'written';
-        if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= audit_MAX_BYTES)
-            return 'full';
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
-        await syncFile(fd);
-        return 'written';
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
-async function rotate(layout) {
-    const time = new Date().toISOString().replaceAll(':', '-');
-    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
-    await syncDirectory(layout.own);
-    const rotated = (0,external_node_fs_namespaceObject.readdirSync)(layout.own).filter(name => ROTATED.test(name));
-    for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES))
-        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
-}
-const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
-/**
- * Identifies a line by its deployment and outcome. Ignores the time, because a recovery may find the same outcome at
- * another time.
- */
-function keyOf(line) {
-    return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
-}
-function readTail(fd) {
-    const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
-    return tail.toString('utf8', 0, (0,external_node_fs_namespaceObject.readSync)(fd, tail, 0, tail.length, size - tail.length));
-}
-const successSchema = object({
-    contract: schemas_enum(['marketplace', 'project']),
-    slug: schemas_string(),
-    artifact_sha256: schemas_string(),
-    outcome: literal('success'),
-    sources: optional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
-});
-/**
- * True if this host has had an artifact, according to its retained versions or its audit log, but does not have it
- * installed now.
- */
-function wasReplaced(layout, artifact) {
-    const { origin, sha256 } = artifact;
-    const { installed, removed } = readHostRecord(layout);
-    if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256))
-        return false;
-    const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
-    if (snapshots.some(row => row.artifact_sha256 === sha256))
-        return true;
-    return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256);
-}
-/** Returns the version of an origin that this host has now, and when it was installed; undefined if there is none. */
-function presentVersion(layout, origin) {
-    const row = readHostRecord(layout).installed.find(each => isFrom(each, origin));
-    return row && { version: row.project_version ?? row.version, installed_at: row.installed_at };
-}
-/**
- * True if this host has had the content of a source, according to its retained versions or its audit log, and has
- * replaced that content. The content may have been in the same part or, if no part has it now, in another part of the
- * same origin. The last version of a removed part does not count as replaced.
- */
-function wasSupplyReplaced(layout, { origin, part, source }) {
-    const { installed, removed } = readHostRecord(layout);
-    const isSame = (row) => isSameSource(row?.source, source);
-    const isHere = (row) => placeName(partOf(row)) === placeName(part);
-    const present = [
-        ...installed.filter(row => isFrom(row, origin) && isSame(row)),
-        ...removed.filter(row => isSame(snapshotsFrom(row, origin).at(-1))),
-    ];
-    if (present.some(isHere))
-        return false;
-    const counts = (name) => name === placeName(part) || present.length === 0;
-    const rows = [...installed, ...removed].filter(row => counts(placeName(partOf(row))));
-    if (rows.some(row => snapshotsFrom(row, origin).some(isSame)))
-        return true;
-    return wasAudited(layout, source.id, entry => {
-        const supplied = entry.sources?.some(known => counts(known.part) && isSameSource(known, source)) ?? false;
-        return supplied && isFrom(entry, origin);
-    });
-}
-function isSameSource(a, b) {
-    return a !== undefined && a.from === b.from && a.id === b.id;
-}
-/** Parses only the lines that contain `id`, which is a digest or a commit. */
-function wasAudited({ own }, id, isWanted) {
-    return auditFilesSync(own).some(name => {
-        const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
-        // Splitting a long log into lines takes much longer than searching it.
-        if (!bytes.includes(id))
-            return false;
-        const lines = bytes.toString('utf8').split('\n');
-        return lines.some(line => line.includes(id) && isSuccess(line, isWanted));
-    });
-}
-/** Returns the names of the log and of its rotated predecessors. */
-function auditFilesSync(folder) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.startsWith('audit'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return [];
-        throw error;
-    }
-}
-function readRegularFileSync(path) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    try {
-        return (0,external_node_fs_namespaceObject.fstatSync)(fd).isFile() ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : Buffer.alloc(0);
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-function isSuccess(line, isWanted) {
-    try {
-        return isWanted(successSchema.parse(JSON.parse(line)));
-    }
-    catch {
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/sender.js
-
-/**
- * Builds the result for a refusal by the hub. The status determines whether sending the report again can help: later
- * after a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
- */
-function refused(status, { attempts, error }) {
-    const denied = status === 401 || status === 403;
-    return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied };
-}
-/**
- * Returns what the hub did instead of accepting a report. Without an answer, nobody knows whether the hub has the
- * report.
- */
-function refusalVerb({ status, denied }) {
-    return status === null && denied !== true ? 'did not confirm' : 'did not accept';
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/outbox.js
-
-
-
-
-
-
-
-
-
-
-
-
-const OUTBOX_TIMEOUT_MS = 10_000;
-const MAX_UNANSWERED = 2;
-/** A hub may lock out a client that keeps sending rejected credentials. */
-const MAX_DENIED = 5;
-/**
- * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total. Continues after a
- * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
- * deployment's local report notes an acceptance.
- *
- * A report that is refused with 401 or 403 waits for other credentials. After the first such refusal, the newest
- * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
- * wait (429), or if the hub fails to answer twice in a row.
- *
- * Afterwards, drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
- * system errors become warnings.
- */
-async function sendOutbox(outbox, now = new Date()) {
-    try {
-        const waiting = new WaitingReports(outbox);
-        waiting.warnOfForeign();
-        const own = waiting.of(outbox.sender.address);
-        const denial = await sendWaiting(outbox, own);
-        if (denial !== undefined)
-            outbox.log.warning(describeDenial(denial, leftOf(own, outbox)));
-        waiting.dropOld(now);
-    }
-    catch (error) {
-        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
-        outbox.log.warning(`Later runs try again: ${message}`);
-    }
-}
-/** Returns the hub's first refusal of the credentials, if there was one. */
-async function sendWaiting(outbox, waiting) {
-    const { sender, signal } = outbox;
-    const deadline = monotonicMs() + OUTBOX_TIMEOUT_MS;
-    const queue = [...waiting];
-    const denials = [];
-    let unanswered = 0;
-    while (denials.length < MAX_DENIED && unanswered < MAX_UNANSWERED) {
-        const next = denials.length === 0 ? queue.shift() : queue.pop();
-        const timeoutMs = deadline - monotonicMs();
-        if (next === undefined || signal.aborted || timeoutMs < 1)
-            break;
-        if (wasAccepted(outbox, next))
-            continue;
-        const delivery = await sender.send(next.report, { retry: false, timeoutMs, signal });
-        if (signal.aborted && !delivery.accepted)
-            break;
-        if (isDenied(delivery))
-            denials.push(delivery.error);
-        else
-            await settle(outbox, { ...next, delivery });
-        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
-        if (isAskedToWait(delivery))
-            break;
-    }
-    return denials[0];
-}
-/** If the hub already has the report, removes it from the outbox and returns true. */
-function wasAccepted({ layout }, { path, report }) {
-    if (local_report_findAccepted(layout, report) === undefined)
-        return false;
-    tryUnlinkSync(path);
-    return true;
-}
-function isDenied(delivery) {
-    return !delivery.accepted && delivery.denied === true;
-}
-function describeDenial(denial, left) {
-    return `The hub does not accept waiting reports with the credentials of this run: ${asSentence(denial)} ${left} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`;
-}
-function leftOf(own, { layout }) {
-    const left = own.filter(({ path }) => pathExistsSync(path)).length;
-    return `${left === 1 ? 'One report waits' : `${left} reports wait`} in ${layout.outbox}`;
-}
-async function settle(outbox, sent) {
-    const { path, report, delivery } = sent;
-    logDelivery(outbox, sent);
-    if (delivery.accepted)
-        await noteAccepted(outbox, report, delivery.attempts);
-    if (!delivery.accepted && !delivery.final)
-        return;
-    if (!tryUnlinkSync(path))
-        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove that file.`);
-}
-function isUnanswered(delivery) {
-    return !delivery.accepted && delivery.status === null;
-}
-function isAskedToWait(delivery) {
-    return !delivery.accepted && delivery.status === 429;
-}
-function logDelivery({ log }, { report: { started_at }, delivery }) {
-    if (delivery.accepted)
-        log.info(`The hub has now accepted the report of the run that started at ${started_at}.`);
-    else
-        log.warning(`The hub ${refusalVerb(delivery)} the report of the run that started at ${started_at}: ${delivery.error}`);
-}
-const MAX_WAITING = 200;
-/** The limit across all addresses, in case every run is refused before it can send anything. */
-const MAX_UNSENT = 400;
-/** A report that has waited longer is dropped. */
-const MAX_WAITING_DAYS = 30;
-const DAY_MS = 86_400_000;
-/** The limit for one warning. */
-const outbox_MAX_NAMED = 5;
-const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/**
- * The reports that were waiting on a host when they were read, oldest first. Entries that cannot be read as reports
- * stay.
- */
-class WaitingReports {
-    #place;
-    #entries;
-    #foreign;
-    constructor(place) {
-        const { outbox } = place.layout;
-        const names = (0,external_node_fs_namespaceObject.readdirSync)(outbox).filter(name => name.endsWith('.json'));
-        const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(outbox, name)));
-        this.#place = place;
-        this.#entries = entries.filter(entry => typeof entry !== 'string');
-        this.#foreign = entries.filter(entry => typeof entry === 'string');
-    }
-    warnOfForeign() {
-        if (this.#foreign.length === 0)
-            return;
-        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, outbox_MAX_NAMED)}. Inspect and remove them.`);
-    }
-    of(address) {
-        return this.#entries.filter(entry => entry.address === address);
-    }
-    /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of each address. */
-    dropOld(now) {
-        const { layout, log } = this.#place;
-        const left = this.#entries.filter(({ path }) => pathExistsSync(path));
-        const byAddress = Map.groupBy(left, ({ address }) => address);
-        const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
-        const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
-        const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
-        const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
-        if (gone.length > 0)
-            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}, which keeps reports for ${MAX_WAITING_DAYS} days, and at most ${MAX_WAITING} of one plugin, service or project for one hub. Local reports stay.`);
-    }
-}
-/**
- * Keeps a report that the hub has not accepted, for the next run that reports to the same address. That run sends the
- * waiting reports, and then drops the excess. A run that is refused early sends nothing, so this function itself drops
- * the excess if more than 400 reports wait.
- */
-async function keepInOutbox({ layout, log, secrets }, { address, report }) {
-    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2);
-    await replaceFile(entryPath(layout, report), `${text}\n`);
-    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
-        return;
-    new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at));
-}
-/** Removes the waiting report of this deployment, so that it is not sent again. Never throws. */
-function removeFromOutbox(layout, report) {
-    tryUnlinkSync(entryPath(layout, report));
-}
-/** Returns only the path if the file cannot be read as a waiting report. */
-function readWaiting(path) {
-    try {
-        return { ...outbox_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
-    }
-    catch {
-        return path;
-    }
-}
-function entryPath(layout, { started_at, deployment_id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/close.js
-
-
-
-
-
-
-
-
-const LOCAL_REPORT = 'the local report';
-const REPORT_TIMEOUT_MS = 10_000;
-/**
- * Reports how a deployment ended. Always writes the local report first, then reports to the hub, best-effort (contract
- * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. Calls
- * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
- * left. Never throws: the result names anything that could not be written, and the outcome does not change.
- */
-async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
-    const { record, end, address } = conclusion;
-    const { plannedSteps } = record;
-    const failures = new Map();
-    const running_version = runningAfter(host.layout, record.facts, end.outcome);
-    const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
-    const fresh = redactReport(known, host.secrets);
-    // An earlier run, whose journal stayed, may already have delivered this report.
-    const accepted = local_report_findAccepted(host.layout, fresh);
-    const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
-    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
-    onLocalReport({ report: unsent, reportPath: written, plannedSteps });
-    const attempts = conclusion.accepted ?? accepted?.attempts;
-    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent);
-    if (reported.accepted)
-        removeFromOutbox(host.layout, unsent);
-    if (address !== null && !reported.accepted)
-        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, { address, report: unsent }));
-    const report = { ...unsent, reported };
-    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
-    if (reportPath !== undefined && host.keepReports !== undefined)
-        pruneReports(reportPath, report.slug, host.keepReports);
-    await orNote(failures, 'the audit line', () => appendAudit(host, report));
-    return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) };
-}
-/**
- * Reports a deployment only to the hub, best-effort: for use if nothing may be written on the host, or if there is no
- * project root. Calls `onKnown` before it sends anything. Never throws.
- */
-async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
-    const { previous_version: running_version } = record.facts;
-    const circumstances = { reported: notSent('not sent'), running_version };
-    const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets);
-    const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
-    onKnown(known);
-    if (sender === undefined)
-        return known;
-    const delivery = await sendNow({ sender, grace }, unsent);
-    const { attempts } = delivery;
-    if (delivery.accepted)
-        return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
-    log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id));
-    return {
-        ...known,
-        report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
-        delivery,
-    };
-}
-/** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
-async function deliver(host, conclusion, report) {
-    const { address, accepted, onAccepted } = conclusion;
-    if (accepted !== undefined)
-        return { reported: { accepted: true, attempts: accepted, error: null } };
-    if (address === null)
-        return { reported: report.reported };
-    const delivered = await send(host, { address, report });
-    if (delivered.reported.accepted)
-        await onAccepted?.(delivered.reported.attempts);
-    return delivered;
-}
-async function send(host, { address, report }) {
-    const { sender, log, secrets, grace } = host;
-    if (sender?.address !== address)
-        return {
-            reported: notSent('waits in the outbox for a run that reports the same plugin, service or project to the same hub'),
-        };
-    const delivery = await sendNow({ sender, grace }, report);
-    const { attempts } = delivery;
-    if (delivery.accepted)
-        return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(describeUndelivered(delivery, report, host.run.id));
-    return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery };
-}
-/** Does not repeat the error that made the run itself fail, because the reader has already seen it. */
-function describeUndelivered(delivery, { error, deployment_id: id }, ownId) {
-    const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
-    const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`;
-    if (error?.message.includes(delivery.error))
-        return `${refusal}, for the same reason that the run failed.`;
-    return `${refusal} (this changes nothing on this host): ${delivery.error}`;
-}
-async function sendNow({ sender, grace }, report) {
-    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
-}
-/** Notes a failure. If a later attempt for the same subject succeeds, removes the note. */
-async function orNote(failures, subject, write) {
-    try {
-        const written = await write();
-        failures.delete(subject);
-        return written;
-    }
-    catch (error) {
-        failures.set(subject, (isSystemError(error) ? toHostError(error, `writing ${subject}`) : toDeployError(error)).message);
-        return undefined;
-    }
-}
-/**
- * Gives only the first reason, because all writes usually fail for the same reason, for example because their folder is
- * missing.
- */
-function summarize(failures, { own }) {
-    const [reason] = failures.values();
-    if (reason === undefined)
-        return undefined;
-    return `Could not write ${listAll([...failures.keys()])}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
-}
-/** Also false if the path cannot be examined, because reporting never throws. */
-function isMissing(path) {
-    try {
-        return !pathExistsSync(path);
-    }
-    catch {
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/cleanup.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
-const DISCARDED = 'discarded-';
-/** One hour: far longer than writing one file takes. */
-const LONGEST_WRITE_MS = 3_600_000;
-/**
- * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
- * folder, where `cleanStaging` deletes them.
- *
- * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
- * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
- * only another call moves or records the remaining snapshots.
- */
-async function finishCommitted({ layout, log }, installation, known) {
-    if (known !== undefined)
-        await restoreRecord({ layout, log }, known, installation);
-    await recordInstalled(layout, installation);
-    const left = await discard(layout, log, installation.discard);
-    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
-    return isRecorded;
-}
-/**
- * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
- * gone. Logs a warning for each failure. The caller holds the lock.
- */
-async function retryDiscarded(layout, log) {
-    const before = discardedIn(layout);
-    await orWarn(log, async () => {
-        const left = await discard(layout, log, before);
-        if (left.length < before.length)
-            await recordDiscarded(layout, left);
-    });
-}
-/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
-function discardedIn(layout) {
-    try {
-        return readHostRecord(layout).discard;
-    }
-    catch {
-        return [];
-    }
-}
-/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
-async function discard(layout, log, paths) {
-    const left = [];
-    for (const path of paths)
-        if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
-            left.push(path);
-    return left;
-}
-async function noteDiscarded(layout, left) {
-    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
-}
-/**
- * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
- * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
- */
-function discardStaging(layout, deploymentId) {
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-/**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
- * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
- * this host's own files.
- *
- * The caller holds the lock, and no journal needs a staged file.
- */
-async function cleanStaging(layout, log) {
-    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
-        const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
-    }
-    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
-}
-/**
- * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
- * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
- * because the holder of the lock has already removed those that no process could still be writing.
- */
-async function removeStrayTemporaries(layout, log) {
-    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
-        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
-            const owner = ownerOfTemporary(name);
-            if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
-                continue;
-            const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
-            // This action creates no directory with a temporary name.
-            if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
-                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
-        }
-    }
-}
-/**
- * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
- * container may have had the same id as a process that exists here.
- */
-function mayBeWriting(pid, writtenAtMs) {
-    return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
-}
-/**
- * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
- * the staging folder if this run cannot.
- */
-function cleanup_putAside(layout, path) {
-    try {
-        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
-        if (mounted !== undefined)
-            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-        // The name is random, because a name made from the id and the version could be too long.
-        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-/**
- * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
- * killed before staging anything leaves an empty folder.
- */
-async function setStagingAside(layout, log, name) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-    if (tryRemoveEmptySync(path))
-        return;
-    const folder = (0,external_node_path_namespaceObject.join)(layout.snapshots, 'set-aside');
-    await makePrivateDirectories(folder);
-    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
-    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
-    log.warning(`The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`);
-}
-function tryRemoveEmptySync(path) {
-    try {
-        (0,external_node_fs_namespaceObject.rmdirSync)(path);
-        return true;
-    }
-    catch {
-        return false;
-    }
-}
-function usedTrees(layout) {
-    const { installed, removed } = readHostRecord(layout);
-    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
-}
-async function orWarn(log, act) {
-    try {
-        await act();
-        return true;
-    }
-    catch (error) {
-        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/host-config.js
-
-
-
-
-
-
-
-/** The error for a host config that is refused: code `invalid_host_config`, with its problems. */
-class HostConfigError extends SourceError {
-    name = 'HostConfigError';
-    constructor(problems) {
-        const code = 'invalid_host_config';
-        super(code, 'The host config', problems.map(problem => ({ ...problem, code })));
-    }
-}
-/**
- * Parses the host config in `text` strictly as one YAML document; problems name `file`. Refuses unknown keys, names
- * that could be mistaken for options, and commands that are not an argument list. Throws HostConfigError
- * `invalid_host_config`.
- */
-function parseHostConfig(text, file) {
-    return runToEnd(parseHostConfigSlowly(text, file));
-}
-/** Like `parseHostConfig`, but pauses at each `yield`. */
-function* parseHostConfigSlowly(text, file) {
-    const source = yield* parseYamlSource(text, file);
-    if (source.value === undefined)
-        throw new HostConfigError(source.problems);
-    yield;
-    const parsed = hostConfigSchema.safeParse(source.value);
-    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
-    const problems = [...source.problems, ...complaints];
-    if (!parsed.success || problems.length > 0)
-        throw new HostConfigError(problems);
-    return buildHostConfig(parsed.data, file);
-}
-const hostConfigWords = {
-    document: 'the host config',
-    subjectOf: () => ({ prefix: '', covers: 0 }),
-    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
-};
-function buildHostConfig(written, file) {
-    const { project_unit: projectUnit, ...systemd } = written.systemd;
-    return {
-        file,
-        supervisor: written.supervisor,
-        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
-        docker: written.docker,
-        kubernetes: written.kubernetes,
-        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
-        provision: buildCommands(written.provision),
-        notify: buildCommands(written.notify),
-    };
-}
-function buildPlugin({ healthcheck, ...names }) {
-    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
-}
-function buildHealthcheck(written) {
-    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
-}
-function buildProbe(written) {
-    if (written.http !== undefined) {
-        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
-        return written.body === undefined ? http : { ...http, body: written.body };
-    }
-    if (written.tcp !== undefined)
-        return { type: 'tcp', address: written.tcp };
-    // The schema guarantees exactly one of the three probes.
-    return { type: 'command', command: written.command };
-}
-function buildCommands(written) {
-    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
-        name,
-        { command, env, timeoutSeconds },
-    ]));
-}
-const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
-const MAX_PROBE_SECONDS = 600;
-const MAX_PROVISION_SECONDS = 3600;
-const MAX_NOTIFY_SECONDS = 600;
-const DEFAULT_PROVISION_SECONDS = 300;
-const DEFAULT_NOTIFY_SECONDS = 30;
-const DEFAULT_HTTP_STATUS = 200;
-const MAX_BODY_MATCH_CHARS = 500;
-const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
-const textSchema = schemas_string()
-    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }));
-const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
-const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
-    error: 'must be a list: the program and its arguments',
-}));
-const environmentSchema = schemas_lazy(() => record(schemas_string()
-    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
-/**
- * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like options.
- */
-const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
-const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
-const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
-const namespaceSchema = schemas_lazy(() => schemas_string()
-    .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
-const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
-const urlError = { error: 'must be an http or https URL without a user or password' };
-const addressError = { error: 'must be written host:port, with a port from 1 to 65535' };
-const healthcheckSchema = schemas_lazy(() => strictObject({
-    http: exactOptional(schemas_string()
-        .check(_regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), refine(isHttpUrl, urlError))),
-    tcp: exactOptional(schemas_string().check(_regex(HOST_AND_PORT, { ...addressError, abort: true }), refine(hasPort, addressError))),
-    command: exactOptional(commandSchema),
-    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
-    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
-    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
-    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
-})
-    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
-    error: 'must have exactly one of http, tcp and command',
-}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'may have status and body only with http',
-})));
-/** The form of a host config; unknown keys are refused everywhere. */
-const hostConfigSchema = schemas_lazy(() => strictObject({
-    version: literal([1, '1']),
-    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
-    systemd: prefault(strictObject({
-        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
-        unit: schemas_default(unitSchema, '{id}.service'),
-        project_unit: exactOptional(unitSchema),
-    }), {}),
-    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
-    kubernetes: prefault(strictObject({
-        namespace: schemas_default(namespaceSchema, 'default'),
-        deployment: schemas_default(deploymentSchema, '{id}'),
-        kubeconfig: exactOptional(textSchema),
-        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
-    }), {}),
-    plugins: schemas_default(record(idSchema, strictObject({
-        unit: exactOptional(unitSchema),
-        container: exactOptional(containerSchema),
-        deployment: exactOptional(deploymentSchema),
-        healthcheck: exactOptional(healthcheckSchema),
-    })), {}),
-    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
-    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
-}));
-/** The HTTP status of a healthy answer. */
-function expectedStatus(healthcheck) {
-    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
-}
-function hostCommandsSchema(name, timeout) {
-    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
-    return schemas_default(record(name, entry), {});
-}
-function nameTemplateSchema(maxChars, form) {
-    const error = 'must be a name that the supervisor accepts, in which "{id}" stands for the id';
-    return schemas_string().check(_maxLength(maxChars, { error, abort: true }), _regex(form, { error }));
-}
-function isHttpUrl(text) {
-    const url = URL.canParse(text) ? new URL(text) : undefined;
-    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-}
-function hasPort(text) {
-    const port = Number(HOST_AND_PORT.exec(text)?.[1]);
-    return port >= 1 && port <= 65_535;
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/host.js
-
-/** Returns the host config of this run, or, if the run has none or an unusable one, why services are unknown. */
-function readHostConfig({ hostConfig }) {
-    if (hostConfig === undefined)
-        return 'there is no host config';
-    try {
-        return parseHostConfig(hostConfig.text, hostConfig.path);
-    }
-    catch {
-        return `the host config ${hostConfig.path} cannot be used`;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/services.js
-
-
-
-
-
-
-
-
-
-/** Finds the services that a dead run acted on in the host config of this run. */
-function findServices(host, run) {
-    const config = readHostConfig(host);
-    const rows = tryToReadInstalled(host.layout);
-    const services = [];
-    const unreachable = new Map();
-    for (const entry of run.records) {
-        if (entry.record !== 'service')
-            continue;
-        const { part, was_running } = entry;
-        const why = typeof config === 'string' ? config : whyNot(run, rows, entry);
-        const service = typeof config === 'string' ? undefined : findNamed(config, part);
-        if (why === undefined && service !== undefined)
-            services.push({ service, part, was_running, replicas: null });
-        else if (!unreachable.has(part))
-            unreachable.set(part, { part, was_running, why: why ?? 'the host config has no such service' });
-    }
-    return { services, unreachable: [...unreachable.values()] };
-}
-/**
- * Returns why a recovery must not act on a service: no row has the service's part. A service that was not running may
- * still be stopped if the run moved a tree into the part's place, as a first install does.
- */
-function whyNot(run, rows, { part, was_running }) {
-    if (rows.some(row => isRunBy(row, part, run.record.facts)))
-        return undefined;
-    const places = changedPlaces(run.records);
-    if (!was_running && (part === null ? places.length > 0 : places.some(({ id }) => id === part)))
-        return undefined;
-    return part === null ? 'no part of the project is installed' : `${part} is not installed`;
-}
-/** Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before. */
-async function checksAfter(host, run, { services, unreachable }) {
-    const config = readHostConfig(host);
-    if (typeof config === 'string')
-        return [];
-    const places = changedPlaces(run.records);
-    const checks = [];
-    for (const row of tryToReadInstalled(host.layout)) {
-        const runs = ({ part }) => isRunBy(row, part, run.record.facts);
-        const own = services.filter(runs);
-        const isChanged = places.some(place => isSamePlace(place, placeOf(row)));
-        if (unreachable.some(runs) || own.some(change => !change.was_running) || (own.length === 0 && !isChanged))
-            continue;
-        const found = own.length > 0 ? own : [await findServiceOf(config, row.id, { signal: host.grace.restoring })];
-        for (const named of found)
-            checks.push(checkOfRestored(config, row, named?.service ?? null));
-    }
-    return uniqueChecks(checks);
-}
-/** Returns the rows of the parts whose service an earlier rollback or recovery left pending. */
-function findPending(layout) {
-    return tryToReadInstalled(layout).filter(row => row.service_pending === true);
-}
-/**
- * Restarts and checks services that are pending, as far as the host config of this run names services for these parts.
- * A service that was restarted and checked is no longer pending, whatever the check has found. Never throws: logs a
- * warning for anything that later runs have to repeat, and stops after a cancel.
- */
-async function restorePending(host, pending) {
-    try {
-        await restoreAll(host, pending);
-    }
-    catch (error) {
-        if (host.grace.cancelled.aborted)
-            return;
-        const { message } = toHostError(error, 'restarting and checking services');
-        host.log.warning(`Services that an earlier run left are still pending; later runs try again: ${message}`);
-    }
-}
-async function restoreAll(host, pending) {
-    const { layout, log, grace, recovery } = host;
-    const config = readHostConfig(host);
-    if (typeof config === 'string' || pending.length === 0)
-        return;
-    const groups = await groupByService(host, config, pending);
-    if (groups.length === 0)
-        return;
-    log.group('Restarting services that an earlier run left', 'at once');
-    const starts = (await recovery?.onFilesRestored?.(true, groups.map(({ change }) => change))) ?? 'now';
-    for (const { change, rows } of groups) {
-        const { problems } = await restoreServices([change], { log, signal: grace.restoring, starts });
-        for (const problem of problems)
-            log.warning(problem);
-        if (problems.length > 0 || starts === 'queued')
-            continue;
-        const checks = rows.map(row => checkOfRestored(config, row, change.service));
-        const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled });
-        for (const finding of findings)
-            log.warning(finding);
-        const done = new Set(rows.map(nameOf));
-        await recordPending(layout, row => row.service_pending === true && !done.has(nameOf(row)));
-    }
-}
-async function groupByService({ grace }, config, pending) {
-    const groups = new Map();
-    for (const row of pending) {
-        const named = await findServiceOf(config, row.id, { signal: grace.restoring });
-        if (named === undefined)
-            continue;
-        const key = keyOfService(named.service);
-        const group = groups.get(key) ?? { change: { ...named, was_running: true, replicas: null }, rows: [] };
-        group.rows.push(row);
-        groups.set(key, group);
-    }
-    return [...groups.values()];
-}
-/** Returns no rows if the record cannot be read: whatever needs the record reports that. */
-function tryToReadInstalled(layout) {
-    try {
-        return readInstalled(layout);
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/recover.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
- * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
- * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
- * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded`
- * does. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
- * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
- */
-async function recover(host) {
-    const { layout, log } = host;
-    await removeStrayTemporaries(layout, log);
-    const wasPending = new Set(findPending(layout).map(nameOf));
-    const recovered = await recoverJournal(host);
-    // No transaction moves a stranded tree, so no rollback moves it back.
-    requireNothingStranded(layout);
-    const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)));
-    await restorePending(host, pending);
-    return recovered;
-}
-/**
- * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
- * or an empty one.
- */
-async function recoverJournal(host) {
-    const { layout, log } = host;
-    const records = readRecords(layout);
-    const [begin] = records;
-    if (begin?.record !== 'begin') {
-        await removeLeftovers(host);
-        return undefined;
-    }
-    // The run may have been the first to install anything in one of these directories.
-    const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
-    for (const directory of directories)
-        requireSafeDirectory(host, directory);
-    log.group('Recovering an interrupted deployment', 'at once');
-    const journal = openJournal(layout.journal, host.secrets.redact);
-    try {
-        const record = recordFromJournal(begin.facts, records);
-        const { drift: _, ...words } = record.facts;
-        host.secrets.know(words);
-        return await recoverRun(host, { begin, records, journal, record });
-    }
-    finally {
-        journal.close();
-    }
-}
-async function recoverRun(host, run) {
-    const { begin, records, journal, record } = run;
-    const attempts = countAttempts(host, records);
-    const known = findEnd(records);
-    verifyRecoverable(host, records);
-    if (needsRollback(records))
-        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
-    const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run);
-    const wasReported = attempts > 0 && end === known;
-    if (wasReported && end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (end !== known)
-        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
-    await enterTerminal(host, record, end);
-    const closed = await closeDeployment(host, {
-        record,
-        end,
-        address: begin.report_address,
-        accepted: known && isReportedAlike(end, known) ? findAccepted(records) : undefined,
-        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
-    });
-    if (closed.unwritten !== undefined)
-        host.log.warning(closed.unwritten);
-    if (end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (isUnfinished)
-        host.grace.cancelled.throwIfAborted();
-    if (unwritten !== undefined)
-        throw unwritten;
-    await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost });
-    logRecovered(host, closed.report, known);
-    return closed;
-}
-/** Removes what no recovery needs, once the host's record is as the journal says. */
-async function removeLeftovers(host, ended) {
-    const { layout, log } = host;
-    await retryDiscarded(layout, log);
-    if (ended === undefined)
-        await cleanStaging(layout, log);
-    else
-        await endJournal(host, ended);
-}
-/**
- * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
- * logs only the cleanup, or that the restored version is not healthy.
- */
-function logRecovered({ log, recovery }, report, known) {
-    const isNews = known === undefined || known.rollback?.restored === false;
-    const unhealthy = restoredUnhealthy(report);
-    if (unhealthy !== undefined)
-        log.error(unhealthy);
-    else if (isNews && report.outcome === 'inconsistent')
-        log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '));
-    else if (isNews)
-        log.notice(describeRecovered(report));
-    else
-        log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`);
-    const isSaid = unhealthy !== undefined || (isNews && report.outcome === 'inconsistent');
-    if (!isSaid)
-        for (const problem of rollbackProblems(report))
-            log.warning(problem);
-    if (isNews)
-        recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
-}
-/**
- * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
- * space. If the flow had failed because it could not roll back, ends the flow again.
- */
-async function enterTerminal({ flows }, record, end) {
-    const flow = flows[flowOf(record.facts)];
-    const running = interruptedState({ flows }, record);
-    const terminal = terminalState(end);
-    if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal)
-        return;
-    for (const state of statesBetween(flow, running, terminal))
-        await record.enter({ state, at: end.completed_at });
-}
-function terminalState({ outcome }) {
-    if (outcome === 'success')
-        return 'succeeded';
-    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
-}
-/** The second half of the sentence about an interrupted run. */
-const ROLLED_BACK = {
-    failed: 'before it had changed anything',
-    rolled_back: 'and rolled back afterwards',
-    inconsistent: 'and could not be rolled back',
-};
-const DAMAGED = 'and rolled back afterwards, but not all files are as before';
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
-async function endRun(host, run) {
-    const commit = findCommit(run.records);
-    if (commit !== undefined)
-        return await endCommitted(host, run, commit);
-    // Everything that follows reads the host's record.
-    const known = knownRecord(run);
-    const unwritten = known && (await tryToRestoreRecord(host, known));
-    const request = rollbackOf(host, run);
-    const ended = await endRolledBack(request, run, interruptedState(host, run.record));
-    return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
-}
-/**
- * Returns the record of the host as the run knew it. If the rollback of the run left a problem, all services that the
- * run changed are pending in this record, because the run may have noted any of them.
- */
-function knownRecord({ records, record: { facts } }) {
-    const found = findHostRecord(records);
-    if (found === undefined)
-        return undefined;
-    const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0;
-    const services = records.flatMap(entry => (entry.record === 'service' ? [entry.part] : []));
-    const unrestored = hasProblem ? services : [];
-    const installed = withPending(found.installed, row => isPendingAfter(row, { of: facts, unrestored }));
-    return { record: { ...found, installed } };
-}
-/**
- * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
- * the run was interrupted.
- */
-async function endRolledBack(request, run, state) {
-    const { records } = run;
-    const known = findEnd(records);
-    if (known !== undefined && known.rollback?.restored !== false)
-        return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known };
-    const { outcome, rollback, ...left } = await rollBack(request);
-    if (known !== undefined && rollback?.restored === false)
-        return { end: (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback } };
-    const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
-    const message = `The run was interrupted in state ${state} ${fate}.`;
-    // The message of an earlier recovery says that the run could not be rolled back.
-    const cause = known?.error?.code === 'interrupted' ? null : known?.error;
-    const end = buildEnd(new Date(), {
-        outcome,
-        rollback,
-        changed: rollback?.restored === false,
-        error: cause ?? { code: 'interrupted', message, step: null },
-    });
-    return { end, isUnfinished: recover_isLeft(left), unwritten: left.unwritten };
-}
-/**
- * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
- * using the files by now, so the files are not compared again.
- */
-async function endRestored(request, run, known) {
-    const { rollback, ...left } = await rollBack({ ...request, places: [] });
-    if (rollback === null || known.rollback === null)
-        return { end: known };
-    const places = changedPlaces(run.records);
-    const damage = known.rollback.problems.filter(problem => isOfFile(problem, places));
-    const { healthy, problems } = rollback;
-    // Both lists name the lost kept paths.
-    const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
-    return { end: { ...known, rollback: continued }, isUnfinished: recover_isLeft(left), unwritten: left.unwritten };
-}
-function recover_isLeft({ isUnfinished, unchecked }) {
-    return isUnfinished === true || unchecked !== undefined;
-}
-function rollbackOf(host, run) {
-    const { layout, log, grace, recovery } = host;
-    const { begin, records, journal, record } = run;
-    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
-    const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
-    const found = findServices(host, run);
-    const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
-    return {
-        layout,
-        log,
-        grace,
-        places: changedPlaces(records),
-        keepPaths: begin.keep_paths,
-        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
-        byContent: true,
-        of: record.facts,
-        ...found,
-        healthchecks: async () => await checksAfter(host, run, found),
-        undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
-        lost,
-        onFilesRestored: recovery?.onFilesRestored,
-    };
-}
-/** Ends a run that died after its commit: the new version stays. */
-async function endCommitted(host, run, commit) {
-    const { records } = run;
-    await finishCommitted(host, { removed: [], ...commit }, knownRecord(run));
-    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
-    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
-}
-/**
- * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
- * staged files aside instead.
- */
-async function endJournal({ layout, log }, { id, hasLost = false }) {
-    if (!hasLost)
-        discardStaging(layout, id);
-    await removeJournal(layout.journal);
-    await cleanStaging(layout, log);
-}
-/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
-async function emptyStaging({ layout, log }, deploymentId) {
-    discardStaging(layout, deploymentId);
-    await cleanStaging(layout, log);
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/recover-host.js
-
-
-
-
-
-
-
-
-
-
-
-
-/** A longer wait is not needed: a live holder has already recovered the host. */
-const POST_LOCK_TIMEOUT_MS = 5000;
-/**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. That may be the journal of an
- * earlier run, whose recovery the main step could not complete. After a main step that was killed, returns how that
- * step ended if its report is found, even if another run recovered it. Otherwise, returns what was recovered, if
- * anything. After a main step that ended by itself, only warns about a failure if the host has exactly one version.
- */
-async function recoverMainStep(host, main) {
-    const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS);
-    return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs);
-}
-async function recoverKilledStep(host, timeoutMs) {
-    try {
-        const recovered = await recoverHost(host, timeoutMs);
-        return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered);
-    }
-    catch (error) {
-        const { code, message } = toDeployError(error);
-        if (code !== 'locked' || !readJournalState(host).startsWith('of another'))
-            throw error;
-        const ended = endedByAnother(host);
-        if (ended !== undefined)
-            return ended;
-        host.log.info(`The deployment ${host.run.id} has left nothing to recover, and no report. ${message}`);
-        return undefined;
-    }
-}
-async function completeStep(host, timeoutMs) {
-    const { layout, log } = host;
-    if (!pathExistsSync(layout.journal))
-        return undefined;
-    requireSafeHost(host);
-    const state = readJournalState(host);
-    // The main step has already tried to recover such a host, and said why it could not.
-    if (state === 'damaged' || state === 'of another, not restored')
-        return undefined;
-    try {
-        const recovered = await recoverHost(host, state === 'own' ? timeoutMs : 0);
-        // The main step has already shown its success.
-        return recovered?.report.outcome === 'success' ? undefined : recovered;
-    }
-    catch (error) {
-        if (state !== 'own' && toDeployError(error).code === 'locked')
-            return undefined;
-        if (isInDoubt(layout))
-            throw error;
-        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
-        return undefined;
-    }
-}
-function endedByAnother({ layout, log, run }) {
-    const found = findEndedReport(layout, run.id);
-    if (found === undefined)
-        return undefined;
-    log.notice(`Nothing of this deployment is left to recover: ${describeEnd(found.report)}.`);
-    return { report: found.report, reportPath: found.path, plannedSteps: [] };
-}
-/** Whose journal is on the host. `not restored`: a recovery has failed. A missing journal counts as another run's. */
-function readJournalState({ layout, run }) {
-    try {
-        const records = readJournal(layout.journal) ?? [];
-        const [begin] = records;
-        if (begin?.record === 'begin' && begin.facts.deployment_id === run.id)
-            return 'own';
-        return findEnd(records)?.rollback?.restored === false ? 'of another, not restored' : 'of another';
-    }
-    catch {
-        return 'damaged';
-    }
-}
-/** True if this run has a host config, and an earlier run has left a service to restart and check. */
-function isAnyPending({ layout, hostConfig }) {
-    return hostConfig !== undefined && findPending(layout).length > 0;
-}
-/**
- * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
- * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and `requireNothingStranded` do.
- */
-async function recoverHost(host, lockTimeoutMs) {
-    requireSafeHost(host);
-    if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) {
-        requireNothingStranded(host.layout);
-        return undefined;
-    }
-    requireOwnKinds(host.layout);
-    const lock = await holdLock(host, lockTimeoutMs);
-    try {
-        return await recover(host);
-    }
-    finally {
-        lock.release();
-    }
-}
-/**
- * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery. Throws as `acquireLock` does.
- */
-async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
-    const say = (line) => log.info(line);
-    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl: run.url, log: say, ...more });
-    try {
-        return await acquire();
-    }
-    catch (error) {
-        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
-        if (!isWorthIt || !spendReserve(layout))
-            throw error;
-        return await acquire();
-    }
-}
-/**
- * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
- * prepares it for the report of the refused run, as far as that is possible. Returns `end`. Its outcome becomes
- * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
- * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
- * holder recovers the host itself. Returns the UntouchableHostError if the host must not be touched.
- */
-async function recoverBeforeRefusal(host, end) {
-    try {
-        await prepareForReport(host);
-        await recoverHost(host, 0);
-        return end;
-    }
-    catch (error) {
-        if (error instanceof UntouchableHostError)
-            return error;
-        const { code, message } = toDeployError(error);
-        const isUncertain = isInDoubt(host.layout) || strandedNames(host.layout).length > 0;
-        if (code === 'locked' || !isUncertain || end.error === null)
-            return end;
-        const known = end.error.message;
-        const both = known === message ? known : `${known} Also: ${message}`;
-        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
-    }
-}
-/** Only refuses an unsafe host. Any other failure explains itself when the report cannot be written. */
-async function prepareForReport(host) {
-    if (!pathExistsSync(host.layout.root) || pathExistsSync(host.layout.own))
-        return;
-    try {
-        await prepareHost(host, host.log);
-    }
-    catch (error) {
-        if (error instanceof UntouchableHostError)
-            throw error;
     }
 }
 
@@ -33070,207 +32932,6 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
     return sha256 === null ? 'it cannot be fetched again' : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
-
-
-
-
-
-
-function beginTransaction(changeLog) {
-    const { root, journal, log } = changeLog;
-    const changes = [];
-    const places = [];
-    const services = [];
-    const healthchecks = [];
-    const lost = [];
-    return {
-        places,
-        lost,
-        services,
-        healthchecks,
-        get changed() {
-            return changes.some(({ change }) => change.type !== 'make_directory');
-        },
-        async apply(planned, reach = () => undefined) {
-            const announced = await announce(changeLog, planned, reach);
-            changes.push(...announced);
-            const exact = announced.map(({ change }) => change);
-            addNew(places, placesIn(exact));
-            const reachNth = (index) => reach(planned[index]);
-            for (const path of await applyChanges(root, exact, reachNth))
-                log.warning(`Another process put files in the way of this deployment. They were moved to ${path}.`);
-        },
-        async supervise(named, action, signal) {
-            const change = await planServiceChange({ ...named, action }, services, signal);
-            const { part, was_running } = change;
-            await journal.append({ record: 'service', part, was_running });
-            services.push(change);
-            await superviseService({ ...change, action }, { signal });
-            return change;
-        },
-        noteHealthchecks(checks) {
-            healthchecks.push(...checks);
-        },
-        async commit({ rows, removed, discard, project }) {
-            const at = new Date().toISOString();
-            await journal.append({
-                record: 'commit',
-                at,
-                rows: [...rows],
-                removed: [...removed],
-                discard: [...discard],
-                ...(project && { project }),
-            });
-        },
-        async rollback() {
-            return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes);
-        },
-    };
-}
-/** Announces changes in one durable record of the journal. Announces none if one of them cannot be made. */
-async function announce({ root, journal }, planned, reach) {
-    const changes = [];
-    for (const change of planned) {
-        reach(change);
-        changes.push(await announceable(root, change));
-    }
-    const [first, ...others] = changes;
-    if (first === undefined)
-        return [];
-    const record = announcementOf([first, ...others]);
-    const seq = await journal.append(record);
-    if (seq === undefined)
-        throw new Error('A change could not be announced.');
-    return numberedIn(record, seq);
-}
-function addNew(known, places) {
-    known.push(...places.filter(place => !known.some(other => isSamePlace(other, place))));
-}
-
-;// CONCATENATED MODULE: ./build/install/run/session.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** The lock of one deployment on its host. */
-class HostLock {
-    #deployment;
-    #held;
-    constructor(deployment) {
-        this.#deployment = deployment;
-    }
-    get isHeld() {
-        return this.#held !== undefined;
-    }
-    /**
-     * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
-     * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
-     * `release`. Throws as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do. In that case, the lock may
-     * be held.
-     */
-    async take() {
-        const { host, tools } = this.#deployment;
-        this.#held = await this.#acquire();
-        // The wait for the lock may have been long.
-        requireSafeHost(host);
-        tools.observer.onBegun(this.#deployment.noteRunning());
-        await recover(host);
-        const { sender } = host;
-        if (sender !== undefined)
-            await sendOutbox({ ...host, sender, signal: tools.signal });
-        holdHostRecord(host.layout);
-        // An earlier run may have been recovered meanwhile.
-        this.#deployment.noteRunning();
-    }
-    release() {
-        releaseHostRecord(this.#deployment.layout);
-        this.#held?.release();
-        this.#held = undefined;
-    }
-    /** If the run has to wait for another run, records how long. */
-    async #acquire() {
-        const { host, tools, request, record } = this.#deployment;
-        const { slug, id, requested_version: version } = record.facts;
-        const names = [slug ?? id, version].filter(name => name !== null);
-        const deployment = names.length === 0 ? undefined : names.join(' ');
-        const started = monotonicMs();
-        let other;
-        const log = (line) => {
-            other ??= describeOther(host.layout.lock);
-            tools.log.info(line);
-        };
-        try {
-            return await holdLock(host, request.lockTimeoutMs, { signal: tools.signal, log, deployment });
-        }
-        finally {
-            if (other !== undefined)
-                await record.update({ waited: { duration_ms: Math.round(monotonicMs() - started), for: other } });
-        }
-    }
-}
-/**
- * Opens the locked and recovered host for a deployment, and begins the deployment's journal. From now on, whatever
- * happens to this run, its post step or another run can undo its changes and report it. Throws file system errors.
- */
-async function openSession(deployment) {
-    const { host, record, keepPaths } = deployment;
-    const { layout, log } = host;
-    const { deployment_id: id } = record.facts;
-    const stagingFolder = stagingPath(layout, id);
-    (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
-    const journal = await record.startJournal({ path: layout.journal, redact: host.secrets.redact }, { reportAddress: host.sender?.address ?? null, keepPaths });
-    await journal.append({ record: 'host', file: fileOf(readHostRecord(layout)) });
-    const transaction = beginTransaction({ root: layout.root, journal, log });
-    return {
-        stagingFolder,
-        transaction,
-        stepContext: order => ({
-            ...{ deployment, order, transaction, stagingFolder },
-            idle: findIdleSteps(deployment, order),
-            results: new Map(),
-        }),
-        finish: async (installation) => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
-        async noteEnd(end, isUnfinished = false) {
-            const unfinished = isUnfinished ? { unfinished: true } : {};
-            return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined;
-        },
-        async noteReported(attempts) {
-            await journal.append({ record: 'reported', attempts });
-        },
-        async makeRoom() {
-            if (transaction.lost.length === 0)
-                await session_orWarn(log, async () => await emptyStaging(host, id));
-        },
-        async settle() {
-            journal.close();
-            const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) });
-            if (unwritten !== undefined)
-                return log.warning(`${unwritten.message} The next run writes that file.`);
-            const hasLost = transaction.lost.length > 0;
-            await session_orWarn(log, async () => await endJournal(host, { id, hasLost }));
-        },
-        abandon: () => journal.close(),
-    };
-}
-async function session_orWarn(log, act) {
-    try {
-        await act();
-    }
-    catch (error) {
-        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/run/run.js
 
 
@@ -33286,38 +32947,15 @@ async function session_orWarn(log, act) {
 
 
 
-
-/**
- * Runs a deployment on its host. Takes the lock before anything is fetched, and has it until the end. Recovers what a
- * dead run left, runs the contract's flow, commits or rolls back, and reports. However the deployment ends, the host
- * runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for a failure
- * of the run: the result contains the error.
- */
-async function runDeployment(deployment, flow) {
-    const { host, tools } = deployment;
-    const lock = new HostLock(deployment);
-    try {
-        for (const accepted of checkRoot(host))
-            tools.log.warning(accepted);
-        const checked = await flow.check();
-        await prepareHost(host, tools.log);
-        await lock.take();
-        return await runLocked(await openSession(deployment), checked, { deployment, flow });
-    }
-    catch (error) {
-        return await endUnchanged(error, deployment, lock);
-    }
-    finally {
-        lock.release();
-    }
-}
 /** Prepares, installs and commits, or rolls back; then reports. */
 async function runLocked(session, checked, { deployment, flow }) {
     let ending;
     try {
         const order = await flow.prepare(checked, session.stagingFolder);
-        const installation = await flow.install(order, session);
-        ending = await commit(deployment, session, installation);
+        const context = session.stepContext(order);
+        noticeSettings(context);
+        await flow.install(context);
+        ending = await commit(deployment, session, await buildInstallation(context));
         await flow.end('succeeded');
     }
     catch (error) {
@@ -33640,6 +33278,466 @@ function dry_run_conclude(deployment, name, failure) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+
+
+
+
+
+
+function beginTransaction(changeLog) {
+    const { root, journal, log } = changeLog;
+    const changes = [];
+    const places = [];
+    const services = [];
+    const healthchecks = [];
+    const lost = [];
+    return {
+        places,
+        lost,
+        services,
+        healthchecks,
+        get changed() {
+            return changes.some(({ change }) => change.type !== 'make_directory');
+        },
+        async apply(planned, reach = () => undefined) {
+            const announced = await announce(changeLog, planned, reach);
+            changes.push(...announced);
+            const exact = announced.map(({ change }) => change);
+            addNew(places, placesIn(exact));
+            const reachNth = (index) => reach(planned[index]);
+            for (const path of await applyChanges(root, exact, reachNth))
+                log.warning(`Another process put files in the way of this deployment. They were moved to ${path}.`);
+        },
+        async supervise(named, action, signal) {
+            const change = await planServiceChange({ ...named, action }, services, signal);
+            const { part, was_running } = change;
+            await journal.append({ record: 'service', part, was_running });
+            services.push(change);
+            await superviseService({ ...change, action }, { signal });
+            return change;
+        },
+        noteHealthchecks(checks) {
+            healthchecks.push(...checks);
+        },
+        async commit({ rows, removed, discard, project }) {
+            const at = new Date().toISOString();
+            await journal.append({
+                record: 'commit',
+                at,
+                rows: [...rows],
+                removed: [...removed],
+                discard: [...discard],
+                ...(project && { project }),
+            });
+        },
+        async rollback() {
+            return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes);
+        },
+    };
+}
+/** Announces changes in one durable record of the journal. Announces none if one of them cannot be made. */
+async function announce({ root, journal }, planned, reach) {
+    const changes = [];
+    for (const change of planned) {
+        reach(change);
+        changes.push(await announceable(root, change));
+    }
+    const [first, ...others] = changes;
+    if (first === undefined)
+        return [];
+    const record = announcementOf([first, ...others]);
+    const seq = await journal.append(record);
+    if (seq === undefined)
+        throw new Error('A change could not be announced.');
+    return numberedIn(record, seq);
+}
+function addNew(known, places) {
+    known.push(...places.filter(place => !known.some(other => isSamePlace(other, place))));
+}
+
+;// CONCATENATED MODULE: ./build/install/run/session.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** The lock of one deployment on its host. */
+class HostLock {
+    #deployment;
+    #held;
+    constructor(deployment) {
+        this.#deployment = deployment;
+    }
+    get isHeld() {
+        return this.#held !== undefined;
+    }
+    /**
+     * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
+     * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
+     * `release`. Throws as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do. In that case, the lock may
+     * be held.
+     */
+    async take() {
+        const { host, tools } = this.#deployment;
+        this.#held = await this.#acquire();
+        // The wait for the lock may have been long.
+        requireSafeHost(host);
+        tools.observer.onBegun(this.#deployment.noteRunning());
+        await recover(host);
+        const { sender } = host;
+        if (sender !== undefined)
+            await sendOutbox({ ...host, sender, signal: tools.signal });
+        holdHostRecord(host.layout);
+        // An earlier run may have been recovered meanwhile.
+        this.#deployment.noteRunning();
+    }
+    release() {
+        releaseHostRecord(this.#deployment.layout);
+        this.#held?.release();
+        this.#held = undefined;
+    }
+    /** If the run has to wait for another run, records how long. */
+    async #acquire() {
+        const { host, tools, request, record } = this.#deployment;
+        const { slug, id, requested_version: version } = record.facts;
+        const names = [slug ?? id, version].filter(name => name !== null);
+        const deployment = names.length === 0 ? undefined : names.join(' ');
+        const started = monotonicMs();
+        let other;
+        const log = (line) => {
+            other ??= describeOther(host.layout.lock);
+            tools.log.info(line);
+        };
+        try {
+            return await holdLock(host, request.lockTimeoutMs, { signal: tools.signal, log, deployment });
+        }
+        finally {
+            if (other !== undefined)
+                await record.update({ waited: { duration_ms: Math.round(monotonicMs() - started), for: other } });
+        }
+    }
+}
+/**
+ * Opens the locked and recovered host for a deployment, and begins the deployment's journal. From now on, whatever
+ * happens to this run, its post step or another run can undo its changes and report it. Throws file system errors.
+ */
+async function openSession(deployment) {
+    const { host, record, keepPaths } = deployment;
+    const { layout, log } = host;
+    const { deployment_id: id } = record.facts;
+    const stagingFolder = stagingPath(layout, id);
+    (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
+    const journal = await record.startJournal({ path: layout.journal, redact: host.secrets.redact }, { reportAddress: host.sender?.address ?? null, keepPaths });
+    await journal.append({ record: 'host', file: fileOf(readHostRecord(layout)) });
+    const transaction = beginTransaction({ root: layout.root, journal, log });
+    return {
+        stagingFolder,
+        transaction,
+        stepContext: order => ({
+            ...{ deployment, order, transaction, stagingFolder },
+            idle: findIdleSteps(deployment, order),
+            results: new Map(),
+        }),
+        finish: async (installation) => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
+        async noteEnd(end, isUnfinished = false) {
+            const unfinished = isUnfinished ? { unfinished: true } : {};
+            return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined;
+        },
+        async noteReported(attempts) {
+            await journal.append({ record: 'reported', attempts });
+        },
+        async makeRoom() {
+            if (transaction.lost.length === 0)
+                await session_orWarn(log, async () => await emptyStaging(host, id));
+        },
+        async settle() {
+            journal.close();
+            const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) });
+            if (unwritten !== undefined)
+                return log.warning(`${unwritten.message} The next run writes that file.`);
+            const hasLost = transaction.lost.length > 0;
+            await session_orWarn(log, async () => await endJournal(host, { id, hasLost }));
+        },
+        abandon: () => journal.close(),
+    };
+}
+async function session_orWarn(log, act) {
+    try {
+        await act();
+    }
+    catch (error) {
+        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/run/refuse.js
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Runs a deployment under a contract, or rehearses it. Takes the lock before anything is fetched, and has it until the
+ * end. Recovers what a dead run left, runs the contract's flow, commits or rolls back, and reports. However the
+ * deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`.
+ * Never throws for a failure of the run: the result contains the error.
+ */
+async function runContract(contract, request, tools) {
+    const deployment = start(contract, request, tools);
+    const flow = contract.flow(deployment);
+    if (contract.isRehearsal(request))
+        return await dryRunDeployment(deployment, flow);
+    const { host } = deployment;
+    const lock = new HostLock(deployment);
+    try {
+        for (const accepted of checkRoot(host))
+            tools.log.warning(accepted);
+        const checked = await flow.check();
+        await prepareHost(host, tools.log);
+        await lock.take();
+        return await runLocked(await openSession(deployment), checked, { deployment, flow });
+    }
+    catch (error) {
+        return await endUnchanged(error, deployment, lock);
+    }
+    finally {
+        lock.release();
+    }
+}
+/** Starts a deployment that has not entered a state yet. */
+function start(contract, request, tools) {
+    const connected = contract.connect(request, tools);
+    const deployment = startDeployment(request, tools, {
+        transitions: contract.transitions,
+        facts: factsOf(contract, request, tools),
+        sender: connected.sender,
+        recordedKeepPaths: layout => contract.recordedKeepPaths?.(layout, request) ?? [],
+    });
+    return Object.assign(deployment, connected, { request });
+}
+/**
+ * Ends a run whose inputs cannot be used. If the project root exists and may be touched, recovers what a dead run left
+ * and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates no project
+ * root. A rehearsal writes and sends no report. The hub gets no report either if `host-id` or an input that may ask for
+ * a rehearsal is malformed.
+ */
+async function refuse(subject, request, { error, tools }) {
+    const isRehearsal = subject.isRehearsal(request);
+    const isReported = isRehearsal === false && request.hostId !== undefined;
+    const sender = isReported ? subject.sender(request, tools) : undefined;
+    const facts = factsOf(subject, request, tools);
+    const at = tools.now();
+    const record = createDeploymentRecord(facts, [{ state: 'pending', at: at.toISOString() }], tools.secrets.know);
+    const { code, message } = error;
+    const end = buildEnd(at, { outcome: 'failed', error: { code, message, step: null } });
+    const onKnown = (closed) => tools.observer.onEnded({ ...closed, error });
+    const host = isRehearsal ? undefined : hostFor({ ...request, sender }, tools);
+    if (host === undefined || !isDirectorySync(host.layout.root))
+        return { ...(await closeUntouched({ ...tools, sender }, { record, end }, onKnown)), plannedSteps: [], error };
+    const known = await recoverBeforeRefusal(host, end);
+    const closed = known instanceof UntouchableHostError
+        ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
+        : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown);
+    return { ...closed, error };
+}
+/** Returns the host that a request names; undefined without a project root. */
+function hostFor({ projectRoot, allowSharedRoot = false, hostConfig, keepReports, sender }, tools) {
+    return projectRoot === undefined
+        ? undefined
+        : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, keepReports, sender });
+}
+function factsOf(subject, request, { deploymentId, now, runner }) {
+    return {
+        deployment_id: deploymentId,
+        ...subject.named(request),
+        version: null,
+        version_source: null,
+        previous_version: null,
+        artifact_sha256: null,
+        artifact_size: null,
+        repo: null,
+        host_id: request.hostId ?? '',
+        started_at: now().toISOString(),
+        run: runner.workflow,
+    };
+}
+function withReason(end, { message }) {
+    return end.error === null
+        ? end
+        : { ...end, error: { ...end.error, message: `${asSentence(end.error.message)} Also: ${message}` } };
+}
+function isDirectorySync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.statSync)(path).isDirectory();
+    }
+    catch {
+        return false;
+    }
+}
+
+// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
+var compare = __nccwpck_require__(8469);
+var compare_default = /*#__PURE__*/__nccwpck_require__.n(compare);
+// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
+var functions_parse = __nccwpck_require__(6353);
+var parse_default = /*#__PURE__*/__nccwpck_require__.n(functions_parse);
+;// CONCATENATED MODULE: ./build/core/trust/versions.js
+
+
+
+/** True if two version strings name the same version, ignoring a leading `v`. */
+function isSameVersion(a, b) {
+    return withoutLeadingV(a) === withoutLeadingV(b);
+}
+/**
+ * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
+ * number by number (`2024.05.01`, `1.4`, of any length), semantic versions by their specification, and versions of
+ * Python packages by PEP 440.
+ */
+function isOlderVersion(candidate, installed) {
+    const order = compareVersions(candidate, installed);
+    return order === undefined ? undefined : order < 0;
+}
+/** The order behind `isOlderVersion`: negative if `one` is older; undefined if the order cannot be known. */
+function compareVersions(one, other) {
+    const [a, b] = [withoutLeadingV(one), withoutLeadingV(other)];
+    return a === b ? 0 : (compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b));
+}
+/** True for a version that can be compared with others: dotted numbers, a semantic or a Python version. */
+function isOrderedVersion(version) {
+    return compareVersions(version, '0') !== undefined;
+}
+const DOTTED = /^\d+(?:\.\d+)*$/;
+function compareDotted(a, b) {
+    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
+}
+function compareSemantic(a, b) {
+    const [first, second] = [parse_default()(versions_completed(a)), parse_default()(versions_completed(b))];
+    return first === null || second === null ? undefined : compare_default()(first, second);
+}
+/** A short form such as `1.4` counts as `1.4.0`. */
+function versions_completed(version) {
+    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
+}
+/** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
+function withoutLeadingV(version) {
+    return version.replace(/^v(?=\d)/, '');
+}
+const LATEST_WORDS = {
+    operator: {
+        latest: 'A run with version: latest',
+        remedy: "To install the hub's version anyway, name that version or set allow-downgrade: true.",
+    },
+    manifest: {
+        latest: 'A source with the version latest',
+        remedy: "To install the hub's version anyway, set allow-downgrade: true, or have the publisher name that version in the source and seal the project again.",
+    },
+};
+/**
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version, or that cannot be
+ * compared with a version that this action installed.
+ */
+function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
+    if (version === null)
+        return;
+    const isOlder = isOlderVersion(latest, version);
+    if (isOlder === false || (isOlder === undefined && !isOurs))
+        return;
+    const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
+    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
+}
+/**
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now. They may be the bytes of an older version.
+ */
+function replacedBytes({ version, sha256 }, present, by = 'operator') {
+    const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
+    return downgrade(`This host has already replaced ${served}${presentClause(present)}. ${LATEST_WORDS[by].latest} does not restore a replaced version`, by);
+}
+function presentClause(present) {
+    const { version = null, installed_at: since = null } = present ?? {};
+    if (version === null)
+        return '';
+    return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
+}
+function downgrade(finding, by) {
+    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`);
+}
+/**
+ * Throws ArtifactError `version_reused` for a version that this host knows with different bytes, because a published
+ * version must never change. Accepts the new bytes only if the operator has pinned them and set `redeploy`. A pin alone
+ * is not enough: it may come from a release gate, which knows what the hub serves now, but not what the hub served
+ * before.
+ */
+function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
+    if (accepted.redeploy && accepted.artifactSha256 === sha256)
+        return;
+    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
+    const [first] = known;
+    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
+        return;
+    throw new ArtifactError('version_reused', `The hub now serves version ${version} with different bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, according to .hub-deploy/installed.json): ` +
+        'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
+}
+const FORM = new RegExp([
+    '^(?<release>\\d+(?:\\.\\d+)*)',
+    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
+].join(''), 'i');
+const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
+const CANDIDATE = '2';
+const FINAL = '3';
+/**
+ * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
+ * version has another form. Does not accept epochs (`1!...`), local versions (`+...`), or `1.0-1`, which means
+ * 1.0.post1 in PEP 440 but not elsewhere.
+ */
+function comparePythonVersions(a, b) {
+    const [first, second] = [versions_parse(a), versions_parse(b)];
+    if (first === undefined || second === undefined)
+        return undefined;
+    return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
+}
+/** Compares two lists of decimal numbers of any length; missing numbers are 0. */
+function compareNumbers(a, b) {
+    const length = Math.max(a.length, b.length);
+    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
+    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
+    return first < second ? -1 : Number(first > second);
+}
+function versions_parse(version) {
+    const found = FORM.exec(version)?.groups;
+    if (found === undefined)
+        return undefined;
+    const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
+    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
+    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
+    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
+    const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
+    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
+    return { release: release.split('.'), rank: [...stage, ...later, ...finished] };
+}
+function phaseRank(phase) {
+    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
 
 
@@ -33852,52 +33950,6 @@ async function verifyHealth(subject, step) {
     }
     const did = listFirst(found, perform_step_MAX_LISTED) || 'nothing to check';
     return { status: 'done', did, checked: examinedBy(step, config, ids) };
-}
-
-;// CONCATENATED MODULE: ./build/install/run/refuse.js
-
-
-
-
-
-
-
-
-/**
- * Ends a deployment that was refused before it began. If the project root exists and may be touched, recovers what a
- * dead run left and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates
- * no project root.
- */
-async function refuseDeployment(refused, tools) {
-    const { error, facts, projectRoot, sender } = refused;
-    const record = createDeploymentRecord(facts, [{ state: 'pending', at: tools.now().toISOString() }], tools.secrets.know);
-    const { code, message } = error;
-    const end = buildEnd(tools.now(), { outcome: 'failed', error: { code, message, step: null } });
-    const onKnown = (closed) => tools.observer.onEnded({ ...closed, error });
-    if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
-        const { log, secrets, grace } = tools;
-        const hub = { sender, log, secrets, grace };
-        return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error };
-    }
-    const host = hostOf(tools, { ...refused, projectRoot });
-    const known = await recoverBeforeRefusal(host, end);
-    const closed = known instanceof UntouchableHostError
-        ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
-        : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown);
-    return { ...closed, error };
-}
-function withReason(end, { message }) {
-    return end.error === null
-        ? end
-        : { ...end, error: { ...end.error, message: `${asSentence(end.error.message)} Also: ${message}` } };
-}
-function isDirectorySync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.statSync)(path).isDirectory();
-    }
-    catch {
-        return false;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/hub.js
@@ -34124,46 +34176,35 @@ function reportAddress({ bases, kind, slug }) {
 
 
 
-
-function deployment_startDeployment(request, tools) {
-    return startBy(MARKETPLACE_TRANSITIONS, request, tools);
-}
-/** Starts a check of what an earlier deployment installed. */
-function startCheck(request, tools) {
-    return startBy(CHECK_TRANSITIONS, request, tools);
-}
-function startBy(transitions, request, tools) {
-    const sender = createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request);
-    const start = { transitions, facts: initialFacts(request, tools), sender };
-    return Object.assign(startDeployment(request, tools, start), {
-        request,
+/** The part of the marketplace contract that all its flows share. A check, too, changes and reports nothing. */
+const MARKETPLACE = {
+    named: ({ kind, slug, version }) => ({
+        contract: 'marketplace',
+        kind: kind ?? null,
+        slug: slug ?? null,
+        id: null,
+        requested_version: version ?? null,
+    }),
+    sender({ bases, slug, kind, apiKey }, { wires }) {
+        if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
+            return undefined;
+        const access = { bases, slug, kind, apiKey };
+        return createReportSender(createMarketplaceClient(wires.reportWire, access), access);
+    },
+    isRehearsal({ dryRun, checkOnly }) {
+        if (dryRun || checkOnly)
+            return true;
+        return dryRun === undefined || checkOnly === undefined ? undefined : false;
+    },
+    connect: (request, tools) => ({
+        sender: MARKETPLACE.sender(request, tools),
         shelf: shelfOf(request.kind),
         client: createMarketplaceClient(tools.wires.wire, request),
-    });
-}
+    }),
+};
 /** The origin of everything that this deployment installs, for `installed.json`. */
 function originOf({ request }) {
     return { contract: 'marketplace', slug: request.slug, project_version: null };
-}
-/** Returns the facts about a deployment that are known before it starts; each unknown one is null. */
-function initialFacts(known, { deploymentId, now, runner }) {
-    return {
-        deployment_id: deploymentId,
-        contract: 'marketplace',
-        kind: known.kind ?? null,
-        slug: known.slug ?? null,
-        id: null,
-        requested_version: known.version ?? null,
-        version: null,
-        version_source: null,
-        previous_version: null,
-        artifact_sha256: null,
-        artifact_size: null,
-        repo: null,
-        host_id: known.hostId ?? '',
-        started_at: now().toISOString(),
-        run: runner.workflow,
-    };
 }
 /** The states of the marketplace flow. Every path to `installing` passes `verifying_signature`. */
 const MARKETPLACE_TRANSITIONS = {
@@ -34181,42 +34222,6 @@ const CHECK_TRANSITIONS = {
     succeeded: [],
     failed: [],
 };
-/**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. Neither a dry run nor a check writes or sends a
- * report. The hub gets no report either if `host-id`, `dry-run` or `check-only` is malformed: with the last two, the
- * operator may have meant a run that reports nothing.
- */
-async function refuseRequest(request, error, tools) {
-    const { dryRun, checkOnly } = request;
-    const isReal = dryRun === false && checkOnly === false && request.hostId !== undefined;
-    const refusal = {
-        error,
-        facts: initialFacts(request, tools),
-        projectRoot: dryRun === true || checkOnly === true ? undefined : request.projectRoot,
-        allowSharedRoot: request.allowSharedRoot ?? false,
-        hostConfig: request.hostConfig,
-        keepReports: request.keepReports,
-        sender: isReal ? senderFor(request, tools) : undefined,
-    };
-    return await refuseDeployment(refusal, tools);
-}
-/**
- * Returns the host that a request names; undefined without a project root. The host has a sender of reports if the
- * inputs are enough for one.
- */
-function hostFor(request, tools) {
-    const { projectRoot, allowSharedRoot = false, hostConfig } = request;
-    if (projectRoot === undefined)
-        return undefined;
-    return hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender: senderFor(request, tools) });
-}
-/** Returns undefined if the inputs are not enough for a sender. */
-function senderFor({ bases, slug, kind, apiKey }, { wires }) {
-    if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
-        return undefined;
-    const access = { bases, slug, kind, apiKey };
-    return createReportSender(createMarketplaceClient(wires.reportWire, access), access);
-}
 /**
  * Records the installed version of this slug before the plan says where the slug is installed, so that a refused run
  * can report that version.
@@ -36910,7 +36915,7 @@ async function findTarget(deployment, plan) {
     });
     const { allowTakeover } = request;
     const origin = originOf(deployment);
-    verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log);
+    previous_install_verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log);
     await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin });
     if (!request.dryRun)
         checkPlaces(deployment, previous.place, place);
@@ -37240,13 +37245,14 @@ async function fetchVersion({ request, client, tools, fd }, version) {
 
 
 
+
 /**
  * Checks the health of exactly the version and bytes that the request names, if they are installed and intact. Only the
  * plan's `healthcheck` steps run. Asks no hub, and installs, starts, changes and reports nothing. Never throws for a
  * failed check: the result contains the error.
  */
 async function checkInstalled(request, tools) {
-    const deployment = startCheck(request, tools);
+    const deployment = start({ ...MARKETPLACE, transitions: CHECK_TRANSITIONS }, request, tools);
     return await runUnreported(deployment, {
         name: 'a check',
         doing: `examining ${deployment.layout.root}`,
@@ -37499,9 +37505,11 @@ function describeSequence(steps) {
 
 
 
-
-
-
+const DEPLOY = {
+    ...MARKETPLACE,
+    transitions: MARKETPLACE_TRANSITIONS,
+    flow: (deployment) => new MarketplaceFlow(deployment),
+};
 /**
  * Deploys one plugin or service under the marketplace contract. However the run ends, the host runs exactly the old
  * version or exactly the new one, or the outcome is `inconsistent`. The local report says which, and the hub gets a
@@ -37509,9 +37517,7 @@ function describeSequence(steps) {
  * Never throws for a failed deployment: the result contains the error.
  */
 async function deploy(request, tools) {
-    const deployment = deployment_startDeployment(request, tools);
-    const flow = new MarketplaceFlow(deployment);
-    return request.dryRun ? await dryRunDeployment(deployment, flow) : await runDeployment(deployment, flow);
+    return await runContract(DEPLOY, request, tools);
 }
 /** The phases of a deployment under the marketplace contract. Each phase returns the value that the next one needs. */
 class MarketplaceFlow {
@@ -37557,10 +37563,8 @@ class MarketplaceFlow {
             file.close();
         }
     }
-    async install(order, session) {
+    async install(context) {
         const deployment = this.#deployment;
-        const context = session.stepContext(order);
-        noticeSettings(context);
         await deployment.enter('installing');
         await runSteps(context, async ({ action }) => {
             if (action === 'healthcheck' && deployment.state === 'installing')
@@ -37570,7 +37574,6 @@ class MarketplaceFlow {
             await deployment.enter('healthchecking');
             deployment.tools.log.did('no step of the plan checks health');
         }
-        return await buildInstallation(context);
     }
     async end(state) {
         await this.#deployment.enter(state);
@@ -39958,6 +39961,7 @@ function provisioned(report) {
 
 
 
+
 /** The state in which a step that has the host saves the id of its deployment for its post step. */
 const RUN_STATE = 'deployment-id';
 /** The name of the state that is `true` once the main step has ended by itself. */
@@ -39968,60 +39972,101 @@ const HANDOVER_STATE = 'restored';
  */
 const EXIT_AFTER_MS = 200;
 /**
- * One step of a workflow that runs a deployment: the tools of the deployment, and the end of the step. Fails with
- * `internal_error` if the process would exit without a result.
+ * Runs a step of an action that deploys nothing: sets the summary and the outputs, including `error-code`. Fails the
+ * step, with annotations, if there is an error. A step that throws, or that would exit before it has ended, fails too.
  */
-class ActionStep {
+async function runReadingStep(readInputs, act) {
+    let step;
+    try {
+        const inputs = readInputs();
+        step = new Step(inputs, ({ code }) => ({ 'error-code': code }));
+        step.finish(await act(inputs, step.tools));
+    }
+    catch (error) {
+        failStep(step, error);
+    }
+    finally {
+        step?.close();
+    }
+}
+/** Fails a step, even one that could not begin. The error of such a step contains no secret. */
+function failStep(step, error) {
+    process.exitCode = 1;
+    if (step === undefined)
+        new Annotator(text => text).annotateError(error);
+    else
+        step.fail(error);
+}
+/**
+ * One step of a workflow: its tools and its end. Fails with `internal_error` if the process would exit without a
+ * result. `outputsOfFailure` builds the outputs of a step that fails before it has any other outputs.
+ */
+class Step {
     tools;
-    #log;
     #annotator;
     #files;
-    #outputsOf;
+    #outputsOfFailure;
     #cancel = listenForCancel();
-    /** The facts for the outputs if the run is killed; undefined before the deployment has begun. */
+    #outputsOf = () => ({});
+    /** The facts about a deployment for the outputs if the run is killed; undefined before the deployment has begun. */
     #known;
     /** The recovery that this run made, in one sentence. */
     #recovered;
-    constructor(inputs, flows, outputsOf) {
-        const keeper = createSecretKeeper(inputs);
-        this.#log = createRunnerLog(keeper.redact);
-        this.#annotator = new Annotator(keeper.redact);
-        this.#files = createRunnerFiles(this.#log, keeper.redact);
-        this.#outputsOf = outputsOf;
-        const wire = wireOptions(inputs.connection, this.#log);
-        const { signal } = this.#cancel;
-        const note = (result) => this.#note({ ...result, report: redactReport(result.report, keeper) });
+    constructor(given, outputsOfFailure) {
+        const secrets = createSecretKeeper(given);
+        const log = createRunnerLog(secrets.redact);
+        this.#annotator = new Annotator(secrets.redact);
+        this.#files = createRunnerFiles(log, secrets.redact);
+        this.#outputsOfFailure = outputsOfFailure;
         this.tools = {
-            wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
-            log: this.#log,
-            signal,
+            log,
+            notes: log.notes,
+            secrets,
+            signal: this.#cancel.signal,
             now: () => new Date(),
-            secrets: keeper,
             runner: readRunnerFacts(process.env),
-            // The post step continues the main step's run.
-            deploymentId: getState(RUN_STATE) || (0,external_node_crypto_namespaceObject.randomUUID)(),
-            observer: {
-                onBegun: report => {
-                    this.#files.saveState(RUN_STATE, this.tools.deploymentId);
-                    note({ report });
-                },
-                onProgress: report => note({ report }),
-                onEnded: ended => this.#noteBeforeReport(ended),
-                onRecovered: sentence => {
-                    this.#recovered = sentence;
-                },
-            },
-            grace: startGrace(signal),
-            flows,
+            setOutputs: outputs => this.#files.setOutputs(outputs),
+            saveState: (name, value) => this.#files.saveState(name, value),
         };
         process.once('beforeExit', this.#failUnsettled);
     }
-    /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
-    finish(result) {
-        this.#log.end();
+    /** Returns the tools of a deployment. The outputs say at any time how far the deployment got. */
+    deploymentTools(connection, flows, outputsOf = () => ({})) {
+        const { log, signal } = this.tools;
+        this.#outputsOf = outputsOf;
+        const wire = wireOptions(connection, log);
+        // The post step continues the main step's run.
+        const deploymentId = getState(RUN_STATE) || (0,external_node_crypto_namespaceObject.randomUUID)();
+        return {
+            ...this.tools,
+            wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
+            deploymentId,
+            observer: this.#observe(deploymentId),
+            grace: startGrace(signal),
+            flows,
+        };
+    }
+    /** Ends a step that deploys nothing. */
+    finish({ outputs, summary, sentence, error }) {
+        const { log } = this.tools;
+        if (error !== undefined)
+            log.did('failed');
+        log.end();
+        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
+        this.#files.setSummary(summary);
+        if (error !== undefined) {
+            process.exitCode = 1;
+            this.#annotator.annotateError(error);
+        }
+        log.info(`${sentence}.`);
+    }
+    /** Hands a deployment's result to the runner. Fails the step unless everything succeeded. */
+    finishDeployment(result) {
+        const { log } = this.tools;
+        log.end();
         this.#files.saveState(ENDED_STATE, 'true');
         if (result.unwritten !== undefined)
-            this.#log.warning(result.unwritten);
+            log.warning(result.unwritten);
         this.#noteEnded(result);
         const { outcome } = result.report;
         if (outcome !== 'success' || result.error !== undefined) {
@@ -40029,13 +40074,14 @@ class ActionStep {
             const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
             this.#annotator.annotateFailure(cause, result.report);
         }
-        this.#log.info(`${describeEnding(result).sentence}.`);
+        log.info(`${describeEnding(result).sentence}.`);
     }
     /** Adds the summary of a recovered deployment, if there was one. */
     finishRecovery(recovered) {
-        this.#log.end();
+        const { log, notes } = this.tools;
+        log.end();
         if (recovered !== undefined)
-            this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }));
+            this.#files.setSummary(buildDeploySummary({ ...recovered, notes }));
     }
     /** Reports a restored version that the check found unhealthy, if there is one. */
     finishCheck(unhealthy) {
@@ -40049,10 +40095,16 @@ class ActionStep {
         this.#files.setSummary(buildDeploySummary({ report, reportPath, plannedSteps: [] }));
     }
     /** Fails the step, with the error as annotations. */
-    fail(error) {
-        this.#log.end();
-        this.#annotator.annotateError(error);
+    fail(thrown) {
+        this.tools.log.end();
         process.exitCode = 1;
+        const { code, message } = toDeployError(thrown);
+        const known = this.#known;
+        if (known === undefined)
+            this.#files.setOutputs(this.#outputsOfFailure(toDeployError(thrown)));
+        else
+            this.#note({ ...known, report: { ...known.report, error: { code, message, step: null } } });
+        this.#annotator.annotateError(thrown);
     }
     /** From now on, a cancel changes nothing. */
     ignoreCancel() {
@@ -40065,17 +40117,25 @@ class ActionStep {
         if (this.tools.signal.aborted)
             setTimeout(() => process.exit(), EXIT_AFTER_MS).unref();
     }
-    /** Fails the step if nothing is left to wake the process, which would then exit before the deployment has ended. */
+    /** Fails the step if nothing is left to wake the process, which would then exit before the step has ended. */
     #failUnsettled = () => {
-        const message = 'This action stopped before its deployment had ended. This is a bug in this action: report it.';
-        const error = { code: 'internal_error', message, step: null };
-        const known = this.#known;
-        if (known === undefined)
-            this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code });
-        else
-            this.#note({ ...known, report: { ...known.report, error } });
-        this.fail(new DeployError(error.code, message));
+        const message = 'This action stopped before its work had ended. This is a bug in this action: report it.';
+        this.fail(new DeployError('internal_error', message));
     };
+    #observe(deploymentId) {
+        const note = (report) => this.#note({ report: redactReport(report, this.tools.secrets) });
+        return {
+            onBegun: report => {
+                this.#files.saveState(RUN_STATE, deploymentId);
+                note(report);
+            },
+            onProgress: note,
+            onEnded: ended => this.#noteBeforeReport(ended),
+            onRecovered: sentence => {
+                this.#recovered = sentence;
+            },
+        };
+    }
     /**
      * Writes the outputs before the hub gets the report, because they must be right even if the run is killed in the
      * meantime. A cancelled run also writes its summary, because the runner will soon kill it.
@@ -40092,7 +40152,7 @@ class ActionStep {
         if (ended.handover !== undefined)
             this.#files.saveState(HANDOVER_STATE, ended.handover);
         this.#note(ended);
-        const { notes, took } = this.#log;
+        const { notes, took } = this.tools.log;
         this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes, took }));
     }
     #note(result) {
@@ -40102,124 +40162,9 @@ class ActionStep {
         this.#files.setOutputs(outputs);
     }
 }
-/** Fails a step, even one that could not begin. The error of such a step contains no secret. */
-function failStep(step, error) {
-    process.exitCode = 1;
-    if (step === undefined)
-        new Annotator(text => text).annotateError(error);
-    else
-        step.fail(error);
-}
-/**
- * Runs a step of an action that deploys nothing: sets the summary and the outputs, including `error-code`. Fails the
- * step, with annotations, if there is an error. A step that throws, or that would exit before it has ended, fails too.
- */
-async function runReadingStep(readInputs, act) {
-    let step;
-    try {
-        const inputs = readInputs();
-        step = new ReadingStep(inputs);
-        step.finish(await act(inputs, step.tools));
-    }
-    catch (error) {
-        if (step === undefined)
-            new Annotator(text => text).annotateError(error);
-        else
-            step.fail(error);
-        process.exitCode = 1;
-    }
-    finally {
-        step?.close();
-    }
-}
-class ReadingStep {
-    tools;
-    #log;
-    #annotator;
-    #files;
-    #cancel = listenForCancel();
-    constructor(given) {
-        const secrets = createSecretKeeper(given);
-        this.#log = createRunnerLog(secrets.redact);
-        this.#annotator = new Annotator(secrets.redact);
-        this.#files = createRunnerFiles(this.#log, secrets.redact);
-        this.tools = {
-            log: this.#log,
-            notes: this.#log.notes,
-            secrets,
-            signal: this.#cancel.signal,
-            now: () => new Date(),
-            runner: readRunnerFacts(process.env),
-            setOutputs: outputs => this.#files.setOutputs(outputs),
-            saveState: (name, value) => this.#files.saveState(name, value),
-        };
-        process.once('beforeExit', this.#failUnsettled);
-    }
-    finish({ outputs, summary, sentence, error }) {
-        if (error !== undefined)
-            this.#log.did('failed');
-        this.#log.end();
-        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
-        this.#files.setSummary(summary);
-        if (error !== undefined)
-            this.#annotate(error);
-        this.#log.info(`${sentence}.`);
-    }
-    fail(error) {
-        this.#log.end();
-        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
-        this.#annotate(error);
-    }
-    /** Stops listening for a cancel. A cancelled process then soon exits, even if other work would keep it alive. */
-    close() {
-        this.#cancel.stop();
-        process.off('beforeExit', this.#failUnsettled);
-        if (this.tools.signal.aborted)
-            setTimeout(() => process.exit(), EXIT_AFTER_MS).unref();
-    }
-    #annotate(error) {
-        process.exitCode = 1;
-        this.#annotator.annotateError(error);
-    }
-    /** Fails the step if nothing is left to wake the process, which would then exit before the step has ended. */
-    #failUnsettled = () => {
-        const message = 'This action stopped before its work had ended. This is a bug in this action: report it.';
-        this.fail(new DeployError('internal_error', message));
-    };
-}
-/**
- * Runs a post step. If the main step had the host, and was killed or left its journal, recovers the host. If a
- * cancelled main step restored a version, checks the health of that version. After a main step that never had the host,
- * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
- * not be recovered or checked; never throws.
- */
-async function runPostStep(readInputs, flows, hostOf) {
-    if (getState(RUN_STATE) === '')
-        return;
-    const handover = getState(HANDOVER_STATE);
-    const hasEnded = getState(ENDED_STATE) === 'true';
-    let step;
-    let request;
-    try {
-        const inputs = readInputs();
-        request = inputs.request;
-        step = new ActionStep(inputs, flows, () => ({}));
-        // A cancel changes nothing here: a recovery is completed now or repeated later.
-        step.ignoreCancel();
-        const host = hostOf(request, step.tools);
-        if (host === undefined)
-            return;
-        step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }));
-        if (handover !== '')
-            step.finishCheck(await checkRestored(host, handover));
-    }
-    catch (error) {
-        const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`;
-        failStep(step, isSystemError(error) ? toHostError(error, doing) : error);
-    }
-    finally {
-        step?.close();
-    }
+/** Builds the outputs of a deployment that failed before anything was known of it. */
+function outputsOfFailure({ code }) {
+    return { outcome: 'failed', 'error-code': code };
 }
 /**
  * Listens for a cancel of the step. The runner sends SIGINT and, 7.5 s later, SIGTERM; the first signal cancels the
@@ -40237,6 +40182,41 @@ function listenForCancel() {
             process.off('SIGTERM', cancel);
         },
     };
+}
+/**
+ * Runs a post step. If the main step had the host, and was killed or left its journal, recovers the host. If a
+ * cancelled main step restored a version, checks the health of that version. After a main step that never had the host,
+ * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
+ * not be recovered or checked; never throws.
+ */
+async function runPostStep(readInputs, flows, subject) {
+    if (getState(RUN_STATE) === '')
+        return;
+    const handover = getState(HANDOVER_STATE);
+    const hasEnded = getState(ENDED_STATE) === 'true';
+    let step;
+    let request;
+    try {
+        const inputs = readInputs();
+        request = inputs.request;
+        step = new Step(inputs, () => ({}));
+        // A cancel changes nothing here: a recovery is completed now or repeated later.
+        step.ignoreCancel();
+        const tools = step.deploymentTools(inputs.connection, flows);
+        const host = hostFor({ ...request, sender: subject.sender(request, tools) }, tools);
+        if (host === undefined)
+            return;
+        step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }));
+        if (handover !== '')
+            step.finishCheck(await checkRestored(host, handover));
+    }
+    catch (error) {
+        const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`;
+        failStep(step, isSystemError(error) ? toHostError(error, doing) : error);
+    }
+    finally {
+        step?.close();
+    }
 }
 /** Returns the outputs that every deploying action has. An unknown value is empty. */
 function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
@@ -40684,36 +40664,28 @@ function hub_buildReportBody(report, projectId) {
 
 ;// CONCATENATED MODULE: ./build/project/deployment.js
 
-
-
-function project_deployment_startDeployment(request, { supplier, ...tools }) {
-    const client = createProjectClient(tools.wires, { ...request, secrets: tools.secrets });
-    const start = {
-        transitions: PROJECT_TRANSITIONS,
-        facts: deployment_initialFacts(request, tools),
-        sender: hub_createReportSender(client, request),
-    };
-    return Object.assign(startDeployment(request, tools, start), { request, client, supplier });
-}
-/** Returns the facts about a deployment that are known before it starts; each unknown one is null. */
-function deployment_initialFacts(known, { deploymentId, now, runner }) {
-    return {
-        deployment_id: deploymentId,
+/** The part of the project contract that a refused run needs, too. */
+const PROJECT = {
+    named: ({ projectId, version }) => ({
         contract: 'project',
         kind: null,
-        slug: known.projectId ?? null,
+        slug: projectId ?? null,
         id: null,
-        requested_version: known.version ?? null,
-        version: null,
-        version_source: null,
-        previous_version: null,
-        artifact_sha256: null,
-        artifact_size: null,
-        repo: null,
-        host_id: known.hostId ?? '',
-        started_at: now().toISOString(),
-        run: runner.workflow,
-    };
+        requested_version: version ?? null,
+    }),
+    sender({ hubUrl, devkey, projectId }, { wires: { reportWire }, secrets }) {
+        if (hubUrl === undefined || devkey === undefined || projectId === undefined)
+            return undefined;
+        const access = { hubUrl, devkey, projectId, secrets };
+        return hub_createReportSender(createProjectClient({ wire: reportWire, reportWire }, access), access);
+    },
+    /** The project action refuses `dry-run: true`. An operator who sets it expects that nothing changes. */
+    isRehearsal: ({ dryRun }) => dryRun,
+};
+/** The report uses the run's client, which has already logged in. */
+function connect(request, { wires, secrets, supplier }) {
+    const client = createProjectClient(wires, { ...request, secrets });
+    return { client, supplier, sender: hub_createReportSender(client, request) };
 }
 /**
  * The states of the project flow. Every path to `obtaining_key` passes `verifying_signature`, and every path to
@@ -40738,42 +40710,6 @@ const PROJECT_TRANSITIONS = {
     failed: [],
     rolled_back: [],
 };
-/**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
- * `dry-run` is malformed, the operator may have meant a dry run. The run then sends nothing to the hub, because the
- * contract has no field for a dry run (contract 2.2).
- */
-async function refuseProject(request, error, tools) {
-    const { dryRun } = request;
-    const isReal = dryRun === false && request.hostId !== undefined;
-    const refusal = {
-        error,
-        facts: deployment_initialFacts(request, tools),
-        projectRoot: dryRun === true ? undefined : request.projectRoot,
-        allowSharedRoot: request.allowSharedRoot ?? false,
-        hostConfig: request.hostConfig,
-        keepReports: request.keepReports,
-        sender: isReal ? deployment_senderFor(request, tools) : undefined,
-    };
-    return await refuseDeployment(refusal, tools);
-}
-/**
- * Returns the host that a request names; undefined without a project root. The host has a sender of reports if the
- * inputs are enough for one.
- */
-function deployment_hostFor(request, tools) {
-    const { projectRoot, allowSharedRoot = false, hostConfig } = request;
-    if (projectRoot === undefined)
-        return undefined;
-    return hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender: deployment_senderFor(request, tools) });
-}
-/** Returns undefined if the inputs are not enough for a sender. */
-function deployment_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
-    if (hubUrl === undefined || devkey === undefined || projectId === undefined)
-        return undefined;
-    const access = { hubUrl, devkey, projectId, secrets };
-    return hub_createReportSender(createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access), access);
-}
 
 ;// CONCATENATED MODULE: ./build/rollback/deployment.js
 
@@ -40782,16 +40718,23 @@ function deployment_senderFor({ hubUrl, devkey, projectId }, { wires, secrets })
 
 
 
-
-/** Starts a rollback. `sender` is undefined if no hub gets a report of the rollback. */
-function startRollback(request, tools, sender) {
-    const deployment = startDeployment(request, tools, {
-        transitions: ROLLBACK_TRANSITIONS,
-        facts: rollback_deployment_initialFacts(request, tools),
+/** Returns what a rollback knows of itself. `sender` returns undefined if no hub gets a report of the rollback. */
+function deployment_subjectOf(sender) {
+    return {
+        named: ({ subject, slug, toVersion }) => ({
+            ...deployment_namesOf(subject, slug),
+            requested_version: toVersion ?? null,
+            rollback_of: null,
+        }),
         sender,
-        recordedKeepPaths: layout => readKeepPaths(layout, request),
-    });
-    return Object.assign(deployment, { request });
+        isRehearsal: ({ dryRun }) => dryRun,
+    };
+}
+function deployment_namesOf(subject, slug) {
+    if (subject?.contract === 'project')
+        return { contract: 'project', kind: null, slug: subject.projectId, id: null };
+    const { kind = null, id = null } = subject ?? {};
+    return { contract: 'marketplace', kind, slug: slug ?? null, id };
 }
 /**
  * Returns the keep-paths that the installed version was installed with, and the kept paths of a project's removed
@@ -40823,30 +40766,6 @@ function leftByRemovedParts(layout, { subject }) {
     const snapshots = readHostRecord(layout).removed.flatMap(row => snapshotsFrom(row, origin));
     return snapshots.flatMap(snapshot => snapshot.kept_paths ?? []);
 }
-/** Returns the facts about a rollback that are known before it starts; each unknown one is null. */
-function rollback_deployment_initialFacts({ subject, slug, toVersion, hostId }, { deploymentId, now, runner }) {
-    return {
-        deployment_id: deploymentId,
-        ...deployment_namesOf(subject, slug),
-        requested_version: toVersion ?? null,
-        version: null,
-        version_source: null,
-        previous_version: null,
-        rollback_of: null,
-        artifact_sha256: null,
-        artifact_size: null,
-        repo: null,
-        host_id: hostId ?? '',
-        started_at: now().toISOString(),
-        run: runner.workflow,
-    };
-}
-function deployment_namesOf(subject, slug) {
-    if (subject?.contract === 'project')
-        return { contract: 'project', kind: null, slug: subject.projectId, id: null };
-    const { kind = null, id = null } = subject ?? {};
-    return { contract: 'marketplace', kind, slug: slug ?? null, id };
-}
 /** The states of a rollback. Every path to `installing` passes `verifying_snapshots`. */
 const ROLLBACK_TRANSITIONS = {
     pending: ['finding_snapshots'],
@@ -40854,27 +40773,6 @@ const ROLLBACK_TRANSITIONS = {
     verifying_snapshots: ['loading_plan', 'failed'],
     ...PLAN_TRANSITIONS,
 };
-/**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. The hub
- * gets no report either if `host-id` or `dry-run` is malformed: with the latter, the operator may have meant a dry run.
- */
-async function refuseRollback(request, { error, sender }, tools) {
-    const isReal = request.dryRun === false && request.hostId !== undefined;
-    const refusal = {
-        error,
-        facts: rollback_deployment_initialFacts(request, tools),
-        projectRoot: request.dryRun === true ? undefined : request.projectRoot,
-        allowSharedRoot: request.allowSharedRoot ?? false,
-        hostConfig: request.hostConfig,
-        keepReports: request.keepReports,
-        sender: isReal ? sender : undefined,
-    };
-    return await refuseDeployment(refusal, tools);
-}
-/** Returns the host that a request names; undefined without a project root. */
-function rollback_deployment_hostFor({ projectRoot, allowSharedRoot = false, hostConfig }, sender, tools) {
-    return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender });
-}
 /**
  * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
  * report it.
@@ -40919,6 +40817,7 @@ function runKindOf({ report, error }) {
 
 
 
+
 /**
  * The deploy action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
  * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
@@ -40927,13 +40826,14 @@ async function deploy_deploy(onInstalled = () => { }) {
     let step;
     try {
         const inputs = readDeployInputs(readWorkspace());
-        step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
-        const refused = await refuse(inputs, step.tools);
+        step = new Step(inputs, outputsOfFailure);
+        const tools = step.deploymentTools(inputs.connection, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
+        const refused = await deploy_refuse(inputs, tools);
         // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
         const run = request.checkOnly ? checkInstalled : deploy;
-        const ended = refused ?? (await run(request, step.tools));
-        step.finish(ended);
+        const ended = refused ?? (await run(request, tools));
+        step.finishDeployment(ended);
         const kind = runKindOf(ended);
         if (kind !== undefined)
             onInstalled(kind);
@@ -40947,7 +40847,7 @@ async function deploy_deploy(onInstalled = () => { }) {
 }
 /** The deploy action's post step; see `runPostStep`. */
 async function deployPost() {
-    await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, hostFor);
+    await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, MARKETPLACE);
 }
 /**
  * Reads every input of the deploy action and collects all problems. Only an input that was left out gets its default.
@@ -41009,13 +40909,14 @@ function readBases(read) {
     return hub && services && deployments ? { hub, services, deployments } : undefined;
 }
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function refuse(inputs, tools) {
+async function deploy_refuse(inputs, tools) {
     if (inputs.problems.length > 0)
-        return await refuseRequest(inputs.request, inputError(inputs.problems), tools);
+        return await refuse(MARKETPLACE, inputs.request, { error: inputError(inputs.problems), tools });
     const insecure = findInsecureBase(inputs);
     if (insecure === undefined)
         return undefined;
-    return await refuseRequest({ ...inputs.request, bases: insecure.usable }, insecure.error, tools);
+    const { error, usable } = insecure;
+    return await refuse(MARKETPLACE, { ...inputs.request, bases: usable }, { error, tools });
 }
 /**
  * Returns the error for an insecure base URL, so that the run is refused before anything is locked or sent. If the base
@@ -43672,8 +43573,6 @@ function pathInArchive(from, { pluginsDirname }) {
 
 
 
-
-
 /**
  * Deploys one project under the proposed contract: all its plugins and extensions in one transaction. However the
  * deployment ends, the host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If
@@ -43681,8 +43580,13 @@ function pathInArchive(from, { pluginsDirname }) {
  * for a failed deployment: the result contains the error.
  */
 async function deployProject(request, tools) {
-    const deployment = project_deployment_startDeployment(request, tools);
-    const ended = await runDeployment(deployment, new ProjectFlow(deployment));
+    const contract = {
+        ...PROJECT,
+        transitions: PROJECT_TRANSITIONS,
+        connect: () => connect(request, tools),
+        flow: (deployment) => new ProjectFlow(deployment),
+    };
+    const ended = await runContract(contract, request, tools);
     return { ...ended, error: ended.error ?? refusedReport(ended) };
 }
 /** Each state trusts only data that earlier states have verified. The plaintext is not used before its tag matches. */
@@ -43734,11 +43638,10 @@ class ProjectFlow {
         tools.log.did(describeSequence(order.steps));
         return order;
     }
-    async install(order, session) {
+    async install(context) {
         const deployment = this.#deployment;
-        const context = session.stepContext(order);
+        const { order } = context;
         const notifications = new Set(order.steps.slice(order.steps.findLastIndex(isNoNotification) + 1));
-        noticeSettings(context);
         await deployment.enter('installing');
         await runSteps(context, async (step) => {
             const isNotification = notifications.has(step);
@@ -43756,7 +43659,6 @@ class ProjectFlow {
             await deployment.enter('notifying');
             deployment.tools.log.did('the plan does not end with a notify step');
         }
-        return await buildInstallation(context);
     }
     async end(state) {
         await this.#deployment.enter(state);
@@ -44527,6 +44429,7 @@ function supplier_describe(source) {
 
 
 
+
 /**
  * The project action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
  * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
@@ -44535,12 +44438,13 @@ async function project(onInstalled = () => { }) {
     let step;
     try {
         const inputs = readProjectInputs(readWorkspace());
-        step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
-        const refused = await project_refuse(inputs, step.tools);
+        step = new Step(inputs, outputsOfFailure);
+        const tools = step.deploymentTools(inputs.connection, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
+        const refused = await project_refuse(inputs, tools);
         // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
-        const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)));
-        step.finish(ended);
+        const ended = refused ?? (await deployProject(request, withSources(tools, inputs)));
+        step.finishDeployment(ended);
         const kind = runKindOf(ended);
         if (kind !== undefined)
             onInstalled(kind);
@@ -44560,7 +44464,7 @@ function withSources(tools, { sources, connection, ...inputs }) {
 }
 /** The project action's post step; see `runPostStep`. */
 async function projectPost() {
-    await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, deployment_hostFor);
+    await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, PROJECT);
 }
 /**
  * Reads every input of the project action and collects all problems. Only an input that was left out gets its default.
@@ -44629,14 +44533,14 @@ function readDryRun(read) {
 async function project_refuse(inputs, tools) {
     const { request, sources, connection, problems } = inputs;
     if (problems.length > 0)
-        return await refuseProject(request, inputError(problems), tools);
+        return await refuse(PROJECT, request, { error: inputError(problems), tools });
     try {
         if (request.hubUrl !== undefined)
             parseRequestUrl(request.hubUrl, connection);
     }
     catch (error) {
         // An insecure hub gets no report either.
-        return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools);
+        return await refuse(PROJECT, { ...request, hubUrl: undefined }, { error: toDeployError(error), tools });
     }
     try {
         for (const url of [sources.hubUrl, sources.servicesUrl])
@@ -44645,7 +44549,7 @@ async function project_refuse(inputs, tools) {
         return undefined;
     }
     catch (error) {
-        return await refuseProject(request, toDeployError(error), tools);
+        return await refuse(PROJECT, request, { error: toDeployError(error), tools });
     }
 }
 
@@ -45469,19 +45373,21 @@ function target_versionOf({ version, artifact_sha256: artifactSha256, }) {
 
 
 
-
-
-
 /**
  * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
  * hub. However the run ends, the host runs exactly the version that it ran before or exactly the restored one (or the
- * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort, unless this is a dry run. Never
+ * outcome is `inconsistent`). If the subject has a sender, the hub gets a report, best-effort, unless this is a dry run. Never
  * throws for a failed rollback: the result contains the error.
  */
-async function rollBackVersion(request, tools, sender) {
-    const rollback = startRollback(request, tools, sender);
-    const flow = new RollbackFlow(rollback);
-    return request.dryRun ? await dryRunDeployment(rollback, flow) : await runDeployment(rollback, flow);
+async function rollBackVersion(subject, request, tools) {
+    const contract = {
+        ...subject,
+        transitions: ROLLBACK_TRANSITIONS,
+        connect: () => ({ sender: subject.sender(request, tools) }),
+        recordedKeepPaths: readKeepPaths,
+        flow: (rollback) => new RollbackFlow(rollback),
+    };
+    return await runContract(contract, request, tools);
 }
 /** The phases of a rollback. Each phase returns the value that the next one needs. */
 class RollbackFlow {
@@ -45512,10 +45418,8 @@ class RollbackFlow {
         log.did(describeSequence(order.steps));
         return order;
     }
-    async install(order, session) {
+    async install(context) {
         const rollback = this.#rollback;
-        const context = session.stepContext(order);
-        noticeSettings(context);
         await rollback.enter('installing');
         await runSteps(context, async ({ action }) => {
             if (action === 'healthcheck' && rollback.state === 'installing')
@@ -45525,7 +45429,6 @@ class RollbackFlow {
             await rollback.enter('healthchecking');
             rollback.tools.log.did('no step of the plan checks health');
         }
-        return await buildInstallation(context);
     }
     async end(state) {
         await this.#rollback.enter(state);
@@ -45546,6 +45449,8 @@ class RollbackFlow {
 
 
 
+
+const ROLLBACK = deployment_subjectOf(({ access }, { wires }) => access && createReportSender(createMarketplaceClient(wires.reportWire, access), access));
 /**
  * The rollback action: reads inputs, restores one version, and sets outputs. Fails the step unless everything
  * succeeded.
@@ -45554,11 +45459,12 @@ async function rollback() {
     let step;
     try {
         const inputs = readRollbackInputs(readWorkspace());
-        step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request));
-        const refused = await rollback_refuse(inputs, step.tools);
+        step = new Step(inputs, outputsOfFailure);
+        const tools = step.deploymentTools(inputs.connection, FLOWS, result => buildRollbackOutputs(result, inputs.request));
+        const refused = await rollback_refuse(inputs, tools);
         // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
-        step.finish(refused ?? (await rollBackVersion(request, step.tools, rollback_senderFor(inputs.request, step.tools))));
+        step.finishDeployment(refused ?? (await rollBackVersion(ROLLBACK, request, tools)));
     }
     catch (error) {
         failStep(step, error);
@@ -45569,7 +45475,7 @@ async function rollback() {
 }
 /** The rollback action's post step; see `runPostStep`. */
 async function rollbackPost() {
-    await runPostStep(() => readRollbackInputs(readWorkspace()), FLOWS, (request, tools) => rollback_deployment_hostFor(request, rollback_senderFor(request, tools), tools));
+    await runPostStep(() => readRollbackInputs(readWorkspace()), FLOWS, ROLLBACK);
 }
 /**
  * Reads every input of the rollback action and collects all problems. Only an input that was left out gets its default.
@@ -45656,16 +45562,11 @@ function readAccess(read, { subject, slug }) {
         return undefined;
     return { bases: { hub, services: hub, deployments }, slug, kind: subject.kind, apiKey };
 }
-function rollback_senderFor({ access }, { wires }) {
-    return access && createReportSender(createMarketplaceClient(wires.reportWire, access), access);
-}
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function rollback_refuse(inputs, tools) {
     const { request, connection, problems } = inputs;
-    if (problems.length > 0) {
-        const refusal = { error: inputError(problems), sender: rollback_senderFor(request, tools) };
-        return await refuseRollback(request, refusal, tools);
-    }
+    if (problems.length > 0)
+        return await refuse(ROLLBACK, request, { error: inputError(problems), tools });
     try {
         if (request.access !== undefined)
             parseRequestUrl(request.access.bases.deployments, connection);
@@ -45673,7 +45574,7 @@ async function rollback_refuse(inputs, tools) {
     }
     catch (error) {
         // An insecure hub gets no report either.
-        return await refuseRollback(request, { error: toDeployError(error), sender: undefined }, tools);
+        return await refuse(ROLLBACK, { ...request, access: undefined }, { error: toDeployError(error), tools });
     }
 }
 
@@ -46579,7 +46480,7 @@ function describeFiles({ plan, hostConfig }, error) {
 /** Builds the job summary of a release gate as Markdown: the verdict, the reason, and the facts about the artifact. */
 function buildVerifySummary(subject, result, notes = []) {
     const { mark, sentence } = describeGate(subject, result);
-    const rows = factsOf(subject, result);
+    const rows = verify_factsOf(subject, result);
     const blocks = [
         `### ${mark} ${cell(sentence)}`,
         ...readingFailure(result.error),
@@ -46588,7 +46489,7 @@ function buildVerifySummary(subject, result, notes = []) {
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-function factsOf(subject, { facts, error }) {
+function verify_factsOf(subject, { facts, error }) {
     const isVerified = error === undefined;
     return [
         ...artifactRows(subject, facts),
