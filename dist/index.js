@@ -17143,10 +17143,6 @@ function stagingPath(layout, deploymentId) {
 function treeRecordPath({ trees }, record) {
     return (0,external_node_path_namespaceObject.join)(trees, `${record}.tree`);
 }
-/** Where earlier versions of the action recorded a tree. */
-function earlierRecordPath({ trees }, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(trees, `${treeDigest}.json`);
-}
 /** A directory that is never empty: the target of renames that must fail. */
 function renameProbePath({ own }) {
     return (0,external_node_path_namespaceObject.join)(own, 'rename-probe');
@@ -17169,6 +17165,10 @@ function placeOf(row) {
 /** Returns the field in which a row records a directory of plugins, or no field for the usual directory. */
 function directoryIn({ shelf, directory }) {
     return directory === usualDirectory(shelf) ? {} : { directory };
+}
+/** Returns a row as it is for another place of its part. */
+function rowIn({ directory: _, ...row }, place) {
+    return { ...row, ...directoryIn(place) };
 }
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
@@ -18381,7 +18381,7 @@ class TimeSlice {
 }
 const WINDOW_BYTES = 1024 * 1024;
 /** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
-const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
+const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | external_node_fs_namespaceObject.constants.O_NOFOLLOW;
 /** Hashes many files one after another through one buffer, in slices between which signals are handled. */
 class FileDigester {
     #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
@@ -18839,8 +18839,7 @@ const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}
     error: 'must be a time such as 2026-01-02T03:04:05.678Z',
 }));
 /** SHA-256 as this action writes it: lower case. */
-const digestSchema = schemas_string()
-    .check(_regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }));
+const digestSchema = schemas_string().check(_regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }));
 /** The marketplace slug of a plugin or service, or the id of a project. */
 const originSlugSchema = union([slugSchema, projectIdSchema], {
     error: 'must be a marketplace slug or the id of a project',
@@ -18867,10 +18866,7 @@ const installedVersionSchema = object({
     /** Digest of the artifact; null for a version that we did not install ourselves. */
     artifact_sha256: nullable(digestSchema),
     tree_digest: nullable(digestSchema),
-    /**
-     * The name of the record of the version's files; absent if there is no such record, or if an earlier version of the
-     * action wrote that record.
-     */
+    /** The name of the record of the version's files; absent if there is no such record. */
     tree_record: exactOptional(digestSchema),
     installed_at: nullable(timeSchema),
     deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
@@ -18899,11 +18895,8 @@ const snapshotSchema = schemas_extend(installedVersionSchema, {
     modified: exactOptional(literal(true)),
     /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
     kept_paths: exactOptional(array(innerPathSchema)),
-    /**
-     * The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor; absent
-     * from rows that earlier versions of the action wrote.
-     */
-    keep_paths: exactOptional(array(keepPathSchema)),
+    /** The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor. */
+    keep_paths: array(keepPathSchema),
 });
 const installedRowSchema = schemas_extend(installedVersionSchema, {
     contract: originSchema.shape.contract,
@@ -18912,11 +18905,8 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     id: idSchema,
     /** The directory of plugins that the part is in; absent for `plugins`, and for a service. */
     directory: exactOptional(pluginsDirectorySchema),
-    /**
-     * The paths that the part's tree record leaves out, because they belong to the host; absent from rows that
-     * earlier versions of the action wrote.
-     */
-    keep_paths: exactOptional(array(keepPathSchema)),
+    /** The paths that the part's tree record leaves out, because they belong to the host. */
+    keep_paths: array(keepPathSchema),
     /**
      * Whether the part is a restored snapshot that had been modified. If so, the part's files are not those of the
      * artifact.
@@ -19029,10 +19019,6 @@ function describeIssue(issue) {
 
 
 
-
-
-
-
 /**
  * The records of the hosts that this process has locked, by the path of the record's file. While a host is locked, no
  * other process may write that file. The records are kept here rather than in a context, because the lock, too, belongs
@@ -19125,7 +19111,7 @@ async function writeRecord(layout, record) {
 function inOrder(rows) {
     return rows.toSorted((a, b) => comparePaths(nameOf(a), nameOf(b)));
 }
-/** The content of `installed.json`; the journal contains it, too. */
+/** The content of `installed.json`. */
 const recordFileSchema = object({
     schema: literal(1),
     installed: array(installedRowSchema),
@@ -19226,74 +19212,6 @@ function isLeft({ slug, version, parts }, { rows, isNewest }) {
 /** True if two rows have the same tree, and the same record of that tree. */
 function isSameTree(a, b) {
     return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record;
-}
-/**
- * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commit and notes. Any other content is from another process, which must not write there. This function then
- * sets the file aside, even if the file contains a valid record. Throws file system errors. After an error, the file is
- * as it was.
- */
-async function restoreRecord({ layout, log }, known, committed) {
-    const found = tryToRead(layout);
-    if (found === known.record || (found !== undefined && isOfRun(found, known, committed)))
-        return;
-    const aside = await setAside(layout);
-    try {
-        await writeRecordFile(layout, known.record);
-    }
-    catch (error) {
-        if (aside !== undefined)
-            (0,external_node_fs_namespaceObject.renameSync)(aside, layout.installed);
-        throw error;
-    }
-    const deed = aside === undefined ? 'removed' : 'changed';
-    const where = aside === undefined ? '' : ` The changed file is now ${aside}.`;
-    log.warning(`Another process ${deed} ${layout.installed} after a deployment had begun, so the file was written again.${where} Find out which process did that.`);
-}
-/** Does the same as `restoreRecord` without a commit to compare. Never throws: returns the error instead. */
-async function tryToRestoreRecord(host, known) {
-    try {
-        await restoreRecord(host, known);
-        return undefined;
-    }
-    catch (error) {
-        return toHostError(error, `writing ${host.layout.installed} again`);
-    }
-}
-/** Returns undefined if the file is not a record, or is not for this user. Throws any other error of the system. */
-function tryToRead(layout) {
-    try {
-        return readRecordFile(layout);
-    }
-    catch (error) {
-        const cause = error instanceof Error ? error.cause : undefined;
-        if (isSystemError(cause) && !['EACCES', 'EPERM'].includes(errnoOf(cause) ?? ''))
-            throw error;
-        return undefined;
-    }
-}
-/**
- * True if all differences may come from the run itself. A run also forgets discarded snapshots that are gone, and notes
- * which services are pending.
- */
-function isOfRun(found, { record }, committed) {
-    const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])];
-    const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])]);
-    return expected.some(known => rowsOf(known) === rowsOf(found)) && found.discard.every(path => mayDiscard.has(path));
-}
-function rowsOf(record) {
-    const { installed, removed, projects } = fileOf(record);
-    return JSON.stringify([withPending(installed, () => false), removed, projects]);
-}
-/** Returns the file's new path, or undefined if there was no file. */
-async function setAside({ installed, snapshots }) {
-    if (!pathExistsSync(installed))
-        return undefined;
-    const folder = (0,external_node_path_namespaceObject.join)(snapshots, 'set-aside');
-    await makePrivateDirectories(folder);
-    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-installed.json`);
-    (0,external_node_fs_namespaceObject.renameSync)(installed, aside);
-    return aside;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership.js
@@ -19840,20 +19758,16 @@ function unkeepable(root, { path, parent }) {
 
 
 
-
 /**
  * A directory of this name is always in the target of the renames that must fail, so that the target is never empty.
  */
 const FULL = 'full';
-/** The maximum number of names in one message. */
-const MAX_NAMED = 5;
 const OVERLAY_MAGIC = 0x794c7630;
 /**
  * Checks that the content of a place can be switched by renames. The content must neither be nor contain a mount point,
  * and the system must let this run move the content and the kept paths in it. Leaves the content where it is.
  *
- * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
- * or if the check moved a path and could not move it back.
+ * Throws DeploymentError `unsafe_host`, which says what to do.
  */
 function requireSwitchable({ layout, keepPaths }, place) {
     requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
@@ -19907,17 +19821,9 @@ function requireMovable(moved, target) {
             throw new DeploymentError('unsafe_host', reason, { cause: error });
         return;
     }
-    // On a file system that follows POSIX, the code below is reached only if another process has emptied the target.
-    moveBack(target, path);
-    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back. Find the program that empties or removes directories in ${(0,external_node_path_namespaceObject.dirname)(target)}, and exclude ${(0,external_node_path_namespaceObject.dirname)(target)} from it; if no program does that, put project-root on another file system.`);
-}
-function moveBack(from, path) {
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(from, path);
-    }
-    catch (error) {
-        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Move it back by hand: mv -T ${from} ${path}`, { cause: error });
-    }
+    // Reached only on a file system that does not follow POSIX.
+    (0,external_node_fs_namespaceObject.renameSync)(target, path);
+    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, although that directory is not empty. It was moved back. Put project-root on another file system.`);
 }
 function whyUnmovable({ root, path }, errno) {
     const full = (0,external_node_path_namespaceObject.join)(root, path);
@@ -19959,35 +19865,14 @@ function isWritable(path) {
 }
 /**
  * Returns a directory that no rename can replace, because it is never empty. Several runs can therefore use it without
- * a lock. The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
+ * a lock. The directory is created once and kept, and nothing in it is opened.
  */
 function irreplaceable(layout) {
     const renameProbe = renameProbePath(layout);
     (0,external_node_fs_namespaceObject.mkdirSync)(renameProbe, { recursive: true, mode: 0o700 });
-    requireNothingStranded(layout);
     if ((0,external_node_fs_namespaceObject.readdirSync)(renameProbe).length === 0)
         (0,external_node_fs_namespaceObject.mkdirSync)((0,external_node_path_namespaceObject.join)(renameProbe, FULL), { recursive: true, mode: 0o700 });
     return renameProbe;
-}
-/**
- * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. In that case, a rename may have put another directory where the target was, in a run that was killed or could
- * not move that directory back.
- */
-function requireNothingStranded(layout) {
-    const names = strandedNames(layout);
-    if (names.length === 0)
-        return;
-    throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain only ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. The directory itself, or an entry in it, may be a plugin, service or kept path that was moved there. Nothing was installed. Move that plugin, service or kept path back to its place by hand, or, if there is none, remove these entries; then run again.`);
-}
-/**
- * Returns the names of the entries in the target of the renames that must fail, except `full`. If there are any, the
- * target may be a directory of this host that is missing from its place.
- */
-function strandedNames(layout) {
-    const renameProbe = renameProbePath(layout);
-    const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false;
-    return isDirectory ? (0,external_node_fs_namespaceObject.readdirSync)(renameProbe).filter(name => name !== FULL) : [];
 }
 function switchable_mountOf(path) {
     return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
@@ -20091,12 +19976,6 @@ function checkHost(host, place) {
     catch (error) {
         throw toHostError(error, `checking ${path}`);
     }
-}
-/** Calls `checkHost` for the current place and the target of a part, but only once if they are the same place. */
-function checkPlaces(host, present, target) {
-    if (installPath(host.layout, present) !== installPath(host.layout, target))
-        checkHost(host, present);
-    checkHost(host, target);
 }
 /**
  * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
@@ -20540,10 +20419,9 @@ function readOwnIdentity() {
 function isProvablyDead(holder, own) {
     if (holder.hostname !== own.hostname)
         return false;
-    const isSameBoot = holder.boot_id === own.boot_id;
-    if (!isSameMachine(holder, own, isSameBoot))
+    if (holder.machine_id !== own.machine_id)
         return false;
-    if (!isSameBoot)
+    if (holder.boot_id !== own.boot_id)
         return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
     if (holder.pid_namespace !== own.pid_namespace)
         return false;
@@ -20551,9 +20429,6 @@ function isProvablyDead(holder, own) {
         return true;
     const startTime = readStartTime(holder.pid);
     return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
-}
-function isSameMachine(holder, own, isSameBoot) {
-    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
 }
 /** True if a process with this pid exists now, even if this user may not signal it. */
 function pidExists(pid) {
@@ -20615,27 +20490,26 @@ const ownSchema = object({
     pid: schemas_int().check(_positive()),
     start_time: nullable(schemas_string()),
     boot_id: nullable(schemas_string()),
-    // Older versions of this action write neither of the next two fields.
-    machine_id: optional(nullable(schemas_string())),
-    kernel_lock: optional(nullable(schemas_string())),
+    machine_id: nullable(schemas_string()),
+    /** The inode of the file that the process had locked in the kernel when it wrote this; null without a kernel lock. */
+    kernel_lock: nullable(schemas_string()),
     pid_namespace: nullable(schemas_string()),
     hostname: schemas_string(),
     run_url: nullable(schemas_string()),
-    // Older versions of this action do not write this field either. It contains the name and version that the holder
-    // deploys, for messages.
-    deployment: optional(nullable(schemas_string())),
+    /** The name and version that the holder deploys, for messages. */
+    deployment: nullable(schemas_string()),
     since: schemas_string(),
 });
 /**
- * A holder on another host. Its lock file may be from another version of this action, so only the host's name is
- * required.
+ * A holder on another host, from whom no lock may be taken: a file that names the host is never garbage, whatever else
+ * it says.
  */
 const foreignSchema = schemas_lazy(() => object({
     id: schemas_catch(nullable(ownSchema.shape.id), null),
     pid: schemas_catch(nullable(ownSchema.shape.pid), null),
     hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
     run_url: schemas_catch(nullable(schemas_string()), null),
-    deployment: schemas_catch(optional(nullable(schemas_string())), null),
+    deployment: schemas_catch(nullable(schemas_string()), null),
     since: schemas_catch(nullable(schemas_string()), null),
 }));
 /**
@@ -20683,8 +20557,7 @@ function removeDeadMarks(path, own) {
 function describeHolder(holder) {
     const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
     const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    // Older versions of this action may have written an empty text.
-    const deployment = holder.deployment ? ` to deploy ${cleanForeignText(holder.deployment, 200)}` : '';
+    const deployment = holder.deployment !== null ? ` to deploy ${cleanForeignText(holder.deployment, 200)}` : '';
     return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
 }
 /** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
@@ -20828,10 +20701,7 @@ function parseHolder(text) {
 
 const POLL_MS = 250;
 const REPORT_EVERY_MS = 10_000;
-/**
- * The name of a file that is never removed. It does not begin with the lock's name, because older versions of this
- * action remove unknown files with that prefix.
- */
+/** The name of a file that is never removed. Files whose name begins with the lock's name are. */
 const KERNEL_LOCK = 'kernel-lock';
 /**
  * Takes the lock of a project root. If another process has the lock, waits for up to `timeoutMs`. The lock consists of
@@ -20863,7 +20733,8 @@ async function describeLiveHolder(path, signal) {
     const found = readLock(path);
     if (found?.holder === undefined)
         return undefined;
-    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
+    const nothing = { kernel_lock: null, run_url: null, deployment: null, since: '' };
+    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), ...nothing };
     if (isAbandoned(found, own))
         return undefined;
     const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
@@ -20957,9 +20828,8 @@ const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN);
 const settingsPathSchema = pathSchema(`${PLACE_PATTERN}(?:\\.env|/\\.env)`);
 const stagedPathSchema = pathSchema(STAGED);
 /** Either end of a move. */
-const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}(?:\\.env)?|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
+const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
 const IS_PLACE = exactly(PLACE_PATTERN);
-const IS_SETTINGS = exactly(`${PLACE_PATTERN}\\.env`);
 const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
 const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
@@ -20968,13 +20838,10 @@ const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PART_NAME_PATTERN})/
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PART_NAME_PATTERN})$`);
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PART_NAME_PATTERN})(${BELOW_PATTERN})$`, 'u');
 /**
- * True if a deployment makes moves of this kind: a tree out of a place or into a place, a plugin's settings to another
- * directory, or a kept path from the old tree to the new one. A rollback also moves a snapshot into the staging folder,
+ * True if a deployment makes moves of this kind: a tree out of a place or into a place, or a kept path from the old tree to the new one. A rollback also moves a snapshot into the staging folder,
  * and a kept path that this snapshot contained into another snapshot.
  */
 function isMove({ from, to }) {
-    if (isSettingsMove({ from, to }))
-        return true;
     if (IS_PLACE.test(from))
         return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${placeName(placeAt(from))}/`);
     if (IS_STAGED.test(from))
@@ -20982,13 +20849,6 @@ function isMove({ from, to }) {
     if (isRestoring({ from, to }))
         return true;
     return isKeptMove({ from, to }) && to.endsWith(KEPT_PATH.exec(from)?.[1] ?? '');
-}
-/** True if the move takes the settings of a plugin to another directory of plugins. */
-function isSettingsMove({ from, to }) {
-    if (!IS_SETTINGS.test(from) || !IS_SETTINGS.test(to))
-        return false;
-    const [before, after] = [placeAt(from), placeAt(to)];
-    return before.shelf === 'plugins' && after.shelf === 'plugins' && before.id === after.id && from !== to;
 }
 /** True if the move takes a snapshot to the staging folder, from which it returns to its place. */
 function isRestoring({ from, to }) {
@@ -21050,7 +20910,7 @@ const moveSchema = object({
      * The times of modification and creation, in nanoseconds; needed because some file systems renumber inodes at each
      * mount.
      */
-    times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
+    times: schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/)),
 })
     .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
 /**
@@ -21134,7 +20994,7 @@ function justDisappeared(path) {
  * the target. Does not throw for a tree that was to be installed, because the host does not run it. Does not throw for
  * a kept path that a process has removed, either: that path is lost, and no older move depends on it.
  */
-async function move_moveBack(root, move) {
+async function moveBack(root, move) {
     switch (await locate(root, move)) {
         case 'back':
             return { wasMade: false, setAside: [] };
@@ -21191,9 +21051,6 @@ function whereIs(move, { from, to }) {
     if (isKept)
         return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged';
     if (after === ino || isOwnPath(target))
-        return 'moved';
-    // Settings that another process has rewritten still belong to the host.
-    if (before === null && isSettingsMove(move))
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
@@ -21255,7 +21112,7 @@ function isMadeAnew(move, found) {
 }
 /** Returns the time of creation, or undefined if the file system does not record it. */
 function madeAt(identity) {
-    const made = identity?.times?.split(' ')[1];
+    const made = identity?.times.split(' ')[1];
     return made === '0' ? undefined : made;
 }
 function replacedIn(move) {
@@ -21500,8 +21357,7 @@ function isOfDeployment(change, deploymentId) {
 }
 /** Returns the places that changes move a tree out of or into, each once. */
 function placesIn(changes) {
-    const trees = changes.filter(change => change.type === 'move' && !isSettingsMove(change));
-    const paths = trees.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
+    const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
     return [...new Set(paths)].filter(isPlacePath).map(placeAt);
 }
 /**
@@ -21573,7 +21429,7 @@ async function undoChange(root, change) {
             await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
             return { wasMade: false, setAside: [] };
         case 'move':
-            return await move_moveBack(root, change);
+            return await moveBack(root, change);
         case 'create_file':
             return { wasMade: await removeCreated(root, change), setAside: [] };
     }
@@ -21638,7 +21494,7 @@ const createdFileSchema = object({
     staged: stagedPathSchema,
     path: settingsPathSchema,
     /** The inode of the staged file. */
-    ino: exactOptional(schemas_string().check(_regex(/^[0-9]{1,20}$/))),
+    ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
 });
 /** Returns the file as it is announced, with the inode of the staged file. */
 function identifyFileSync(root, file) {
@@ -21864,7 +21720,6 @@ function checksum(seq, body) {
 
 
 
-
 /** The first record of each journal. */
 const beginSchema = schemas_lazy(() => strictObject({
     record: literal('begin'),
@@ -21879,8 +21734,6 @@ const beginSchema = schemas_lazy(() => strictObject({
  */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     beginSchema.def.getter(),
-    /** Until the commit, this is the host's record of what is installed. */
-    strictObject({ record: literal('host'), file: recordFileSchema }),
     strictObject({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
     schemas_extend(stateEntrySchema, { record: literal('state') }),
     schemas_extend(stepEntrySchema, { record: literal('step') }),
@@ -21909,7 +21762,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         record: literal('commit'),
         at: timeSchema,
         rows: array(installedRowSchema),
-        removed: exactOptional(array(removedRowSchema)),
+        removed: array(removedRowSchema),
         discard: array(snapshotPathSchema),
         project: exactOptional(projectVersionSchema),
     }),
@@ -21940,11 +21793,6 @@ const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
 function findCommit(records) {
     const wasUndone = records.some(entry => entry.record === 'undone');
     return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
-}
-/** Returns the host's record from the moment when the run locked the host; undefined if that record is not known. */
-function findHostRecord(records) {
-    const found = records.find(entry => entry.record === 'host');
-    return found && recordOf(found.file);
 }
 /** Returns the changes that were announced and are not undone yet, oldest first. */
 function pendingChanges(records) {
@@ -22102,7 +21950,7 @@ function isOfAnnounced(undone, records) {
  * only snapshots of these parts that the commit does not retain. The part of a single artifact must have the kind and,
  * if known, the id with which the journal begins.
  */
-function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
+function isOfItsParts({ rows, removed, discard, project }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
     const retained = retainedPaths(parts);
     const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
@@ -22162,6 +22010,983 @@ function reportStatusOf(outcome) {
             return 'failed';
     }
 }
+
+// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
+var dist = __nccwpck_require__(8815);
+;// CONCATENATED MODULE: ./build/core/yaml/problems.js
+
+
+/** Enough to fix a file; a hostile file must not cause millions of problems. */
+const MAX_REPORTED_PROBLEMS = 100;
+/**
+ * The error for a refused plan, a refused host config, or both. `problems` lists the mistakes file by file, each file's
+ * mistakes in the order of the file.
+ */
+class SourceError extends ConfigError {
+    name = 'SourceError';
+    problems;
+    constructor(code, document, problems) {
+        const files = [...new Set(problems.map(({ file }) => file))];
+        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || compareInFile(a, b));
+        super(code, summaryOf(document, ordered));
+        this.problems = ordered;
+    }
+}
+/** Builds a problem at a position. Copies only the position, because the argument may be a whole step. */
+function problemAt({ file, line, column }, message) {
+    return { message, file, line, column };
+}
+/** Returns the first `MAX_REPORTED_PROBLEMS` mistakes in one file, in the order of the file. */
+function firstProblems(found) {
+    return found
+        .toSorted((a, b) => compareInFile(a.at, b.at))
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .map(({ at, sentence }) => problemAt(at, sentence()));
+}
+function compareInFile(a, b) {
+    return a.line - b.line || a.column - b.column;
+}
+/**
+ * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Rethrows
+ * any error that is not a SourceError.
+ */
+function collectProblems(read) {
+    try {
+        return { value: read(), problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+/** Like `collectProblems`, for work with pauses. If there is no file, returns neither a value nor problems. */
+function* collectProblemsSlowly(reading) {
+    try {
+        return { value: reading && (yield* reading), problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+function problemsOf(error) {
+    if (!(error instanceof SourceError))
+        throw error;
+    return { value: undefined, problems: error.problems, error };
+}
+function summaryOf(document, problems) {
+    const first = problems[0];
+    if (first === undefined)
+        return `${document} is refused.`;
+    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
+    if (problems.length === 1)
+        return `${document} is refused at ${place}: ${asSentence(first.message)}`;
+    // If a file has more problems, `problems` contains only the first ones.
+    const count = problems.length < MAX_REPORTED_PROBLEMS ? problems.length : `at least ${problems.length}`;
+    return `${document} has ${count} problems; the first is at ${place}: ${asSentence(first.message)}`;
+}
+/**
+ * Returns the first candidate that is `word` or a near miss of it, or undefined. A near miss has one missing, added or
+ * changed character or two swapped neighbors, or differs only in capitalization, "-", "_" and spaces. The cost is
+ * linear in the length of the arguments.
+ */
+function nearMiss(word, candidates) {
+    for (const candidate of candidates) {
+        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
+            return candidate;
+    }
+    return undefined;
+}
+/** Returns `; did you mean "x"?` with the near miss, cleaned as foreign text; an empty text if there is none. */
+function didYouMean(word, candidates) {
+    const candidate = nearMiss(word, candidates);
+    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
+}
+function bareLetters(word) {
+    return word.toLowerCase().replace(/[-_ ]/g, '');
+}
+function isOneEditApart(a, b) {
+    if (Math.abs(a.length - b.length) > 1)
+        return false;
+    const shorter = Math.min(a.length, b.length);
+    let start = 0;
+    while (start < shorter && a[start] === b[start])
+        start++;
+    let end = 0;
+    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
+        end++;
+    const left = a.slice(start, a.length - end);
+    const right = b.slice(start, b.length - end);
+    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
+}
+
+;// CONCATENATED MODULE: ./build/core/yaml/source.js
+
+
+
+
+const STRICT_YAML = {
+    version: '1.2',
+    schema: 'core',
+    merge: false,
+    resolveKnownTags: false,
+    stringKeys: true,
+    uniqueKeys: false,
+};
+/**
+ * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: anchors,
+ * aliases, tags outside the core schema, directives, more than one document, unreadable characters, any excess over
+ * `limits` or `MAX_YAML_LEVELS`, and keys that are repeated, `__proto__` or not text. Reports only the first
+ * `MAX_REPORTED_PROBLEMS`, and only the first mistake of a text that is not valid YAML. Never throws because of the
+ * text.
+ */
+function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
+    if (Buffer.byteLength(text) > limits.bytes)
+        return unreadable(file, `the file must be at most ${limits.bytes} bytes, but found more`);
+    const stranger = unreadableCharacter(text);
+    if (stranger !== undefined)
+        return unreadable(file, `the file must be UTF-8 text with LF or CRLF line endings, but it contains ${stranger}`);
+    const plain = text.replace(/^\uFEFF/, '');
+    const composed = yield* composeYaml(plain, limits, STRICT_YAML);
+    yield;
+    const mistake = firstSyntaxMistake(composed.complaints, plain);
+    return new ParsedSource(composed, file, mistake);
+}
+function unreadable(file, message) {
+    const start = { file, line: 1, column: 1 };
+    return {
+        problems: [problemAt(start, message)],
+        value: undefined,
+        positionOf: () => start,
+        positionOfKey: () => start,
+    };
+}
+class ParsedSource {
+    problems;
+    value;
+    #file;
+    #root;
+    #lines;
+    constructor(composed, file, mistake) {
+        this.#file = file;
+        this.#lines = composed.lines;
+        this.#root = composed.document?.contents ?? null;
+        const walked = walkNodes(this.#root);
+        this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
+            .toSorted((a, b) => a.offset - b.offset)
+            .slice(0, MAX_REPORTED_PROBLEMS)
+            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
+        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
+    }
+    positionOf(path) {
+        let node = this.#root;
+        for (const key of path) {
+            const child = source_childOf(node, key);
+            if (offsetOf(child) === undefined)
+                break;
+            node = child;
+        }
+        return this.#positionAt(offsetOf(node) ?? 0);
+    }
+    positionOfKey(path) {
+        let parent = this.#root;
+        for (const key of path.slice(0, -1))
+            parent = source_childOf(parent, key);
+        const offset = offsetOf(keyNodeOf(parent, path.at(-1)));
+        return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
+    }
+    #positionAt(offset) {
+        const { line, col } = this.#lines.linePos(offset);
+        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
+    }
+}
+function isSound({ complaints }) {
+    return complaints.every(({ isWarning }) => isWarning);
+}
+function syntaxFindings({ document, complaints }) {
+    const versionDirective = document?.directives.yaml.explicit
+        ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
+        : [];
+    const reported = complaints.map(complaint => ({
+        message: yamlComplaintSentence(complaint),
+        offset: complaint.offset,
+    }));
+    return [...versionDirective, ...reported];
+}
+function walkNodes(root) {
+    const findings = [];
+    const open = [root];
+    let hasAlias = false;
+    for (let node = open.pop(); node !== undefined; node = open.pop()) {
+        findings.push(...nodeFindings(node));
+        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
+        open.push(...childNodes(node).filter(child => child !== undefined));
+    }
+    return { findings, hasAlias };
+}
+function nodeFindings(node) {
+    if ((0,dist/* isAlias */.Vj)(node))
+        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
+    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
+    return [
+        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
+        ...keyFindings(node),
+    ];
+}
+function keyFindings(node) {
+    if (!(0,dist/* isMap */.jh)(node))
+        return [];
+    const seen = new Set();
+    return node.items.flatMap(({ key }) => {
+        const name = keyText(key);
+        const repeated = seen.has(name);
+        seen.add(name);
+        if (repeated)
+            return [finding(key, 'this key is already in the same map: remove or rename one of the two')];
+        return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
+    });
+}
+function childNodes(node) {
+    if (!(0,dist/* isCollection */.P3)(node))
+        return [];
+    return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
+}
+function source_childOf(node, key) {
+    if ((0,dist/* isMap */.jh)(node))
+        return pairAt(node, key)?.value;
+    return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
+}
+function keyNodeOf(node, key) {
+    return (0,dist/* isMap */.jh)(node) ? pairAt(node, key)?.key : undefined;
+}
+function finding(node, message) {
+    return { message, offset: offsetOf(node) ?? 0 };
+}
+function offsetOf(node) {
+    return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
+}
+const MAX_YAML_LEVELS = 32;
+/** After this many mistakes, the rest of a text is not read: nobody needs a longer list. */
+const MAX_YAML_COMPLAINTS = 100;
+/** This many lexemes take less than a millisecond. */
+const LEXEMES_BETWEEN_PAUSES = 256;
+/**
+ * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever the
+ * text contains. Used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
+ * lexemes, beyond `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
+ * Never throws because of the text.
+ */
+function* composeYaml(text, limits, options) {
+    const lines = new dist/* LineCounter */.HN();
+    const complaints = new Complaints();
+    try {
+        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
+        return { document, complaints: complaints.list, lines };
+    }
+    catch (error) {
+        if (!(error instanceof Excess))
+            throw error;
+        complaints.close(error);
+        return { document: undefined, complaints: complaints.list, lines };
+    }
+}
+function* compose(tokens, complaints, { options, end }) {
+    const composer = new dist/* Composer */.Dk(options);
+    // The library's own handler would create an error object for each of 100,000 mistakes, and no option replaces it.
+    Reflect.set(composer, 'onError', complaints.take);
+    let hasDocument = false;
+    for (const token of tokens) {
+        yield;
+        if (token === undefined)
+            continue;
+        const complaint = tokenComplaint(token, hasDocument);
+        if (complaint !== undefined)
+            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
+        if (complaint?.code === 'MULTIPLE_DOCS')
+            break;
+        if (complaint === undefined)
+            for (const _ of composer.next(token))
+                ;
+        hasDocument ||= token.type === 'document';
+    }
+    const [document] = composer.end(true, end);
+    return document;
+}
+function tokenComplaint(token, hasDocument) {
+    if (token.type === 'error')
+        return { code: 'UNEXPECTED_TOKEN', message: token.message };
+    if (token.type === 'document' && hasDocument)
+        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
+    if (token.type === 'doc-end' && !hasDocument)
+        return { code: 'UNEXPECTED_TOKEN', message: 'Document end (...) before a document' };
+    return undefined;
+}
+/**
+ * Also yields undefined, as a pause: the parser yields a whole document as one token, after the document's last lexeme.
+ */
+function* limitedTokens(text, limits, lines) {
+    const parser = new dist/* Parser */.iX(lines.addNewLine);
+    let lexemes = 0;
+    lines.addNewLine(0);
+    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
+        lexemes++;
+        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
+            yield undefined;
+        if (lexemes > limits.lexemes)
+            throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line endings`, parser.offset);
+        yield* parser.next(lexeme);
+        if (isTooDeep(parser.stack))
+            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
+    }
+    yield* parser.end();
+}
+function isTooDeep(open) {
+    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
+}
+/** Thrown when the text exceeds a limit. */
+class Excess {
+    message;
+    offset;
+    constructor(message, offset) {
+        this.message = message;
+        this.offset = offset;
+    }
+}
+class Complaints {
+    list = [];
+    /** Replaces the library's error handler. Throws after too many mistakes: only an exception stops the library. */
+    take = (source, code, message, isWarning = false) => {
+        this.add({ code, message, offset: errorOffset(source), isWarning });
+    };
+    add(complaint) {
+        if (this.list.length >= MAX_YAML_COMPLAINTS)
+            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
+        this.list.push(complaint);
+    }
+    close({ message, offset }) {
+        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
+    }
+}
+function errorOffset(source) {
+    if (typeof source === 'number')
+        return source;
+    return 'offset' in source ? source.offset : source[0];
+}
+/** Without an index, finding the positions of thousands of mistakes in one map would take quadratic time. */
+const indexes = new WeakMap();
+/** Returns a map's first pair with this key, or undefined. */
+function pairAt(map, key) {
+    if (key === undefined)
+        return undefined;
+    const index = indexes.get(map) ?? indexOf(map);
+    indexes.set(map, index);
+    return index.get(key);
+}
+/** Returns a key as text; a key that is not a scalar becomes the empty text. */
+function keyText(key) {
+    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
+}
+function indexOf(map) {
+    // Of several pairs with the same key, a Map keeps the last. In the reversed list, that is the first pair of the YAML
+    // map.
+    return new Map(map.items.map((pair) => [keyText(pair.key), pair]).reverse());
+}
+/**
+ * Returns only the first mistake. The library misreads the text after that mistake, so its other complaints mislead.
+ */
+function firstSyntaxMistake(complaints, text) {
+    const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
+    if (first === undefined)
+        return undefined;
+    const isTwoLines = rest.some(({ code, offset }) => code === 'MULTILINE_IMPLICIT_KEY' && offset === first.offset);
+    const indented = first.code === 'BLOCK_AS_IMPLICIT_KEY' && isTwoLines ? nextLine(text, first.offset) : undefined;
+    return indented === undefined
+        ? { message: yamlComplaintSentence(first), offset: first.offset }
+        : { message: TOO_FAR, offset: indented };
+}
+const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
+/** The complaints about YAML that is valid but not accepted here. */
+const NOT_SYNTAX = new Set([
+    'BAD_DIRECTIVE',
+    'MULTIPLE_DOCS',
+    'NON_STRING_KEY',
+    'RESOURCE_EXHAUSTION',
+    'TAG_RESOLVE_FAILED',
+]);
+function isSyntax({ code, isWarning }) {
+    return !isWarning && !NOT_SYNTAX.has(code);
+}
+/**
+ * Returns the offset of the line that the library reads as a part of the value above it. The library complains at that
+ * value. Returns undefined for a value in quotes or brackets.
+ */
+function nextLine(text, offset) {
+    const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
+    return found === undefined ? undefined : offset + found.length;
+}
+/**
+ * The characters that YAML does not accept; U+FFFD, which stands for bytes that are not UTF-8; and a carriage return
+ * without a line feed, which ends a line for YAML but not for our parser.
+ */
+const source_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
+/**
+ * Characters that end a line in YAML 1.1 but not in 1.2, and byte order marks after the first character, which only
+ * some parsers skip.
+ */
+const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
+/**
+ * Returns the first character that cannot be read reliably, and its line: `U+0000 in line 3`. Undefined if there is
+ * none.
+ */
+function unreadableCharacter(text) {
+    return firstMatch(text, source_UNREADABLE);
+}
+/** Like `unreadableCharacter`, for characters that some YAML parsers read as the end of a line, or skip. */
+function ambiguousCharacter(text) {
+    return firstMatch(text, READ_DIFFERENTLY);
+}
+function firstMatch(text, pattern) {
+    const match = pattern.exec(text);
+    if (match === null)
+        return undefined;
+    const line = text.slice(0, match.index).split('\n').length;
+    return `${source_nameOf(match[0])} in line ${line}`;
+}
+function source_nameOf(character) {
+    if (character === '\ufffd')
+        return 'U+FFFD, or bytes that are not UTF-8,';
+    if (character === '\r')
+        return 'a carriage return without a line feed';
+    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
+}
+/**
+ * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing from the file, which may
+ * be the wrong file and contain secrets.
+ */
+function yamlComplaintSentence({ code, message }) {
+    switch (code) {
+        case 'MULTIPLE_DOCS':
+            return 'the file must contain only one YAML document, but another begins here';
+        case 'TAB_AS_INDENT':
+            return 'tabs are not accepted as indentation: use spaces';
+        case 'RESOURCE_EXHAUSTION':
+            return `the file has ${message}: shorten or simplify it`;
+        case 'NON_STRING_KEY':
+            return 'keys must be text';
+        case 'TAG_RESOLVE_FAILED':
+            return 'tags (!) beyond the YAML core schema are not accepted: remove the tag';
+        case 'BAD_DIRECTIVE':
+            return 'directives (%) are not accepted: remove them';
+        case 'BAD_DQ_ESCAPE':
+            return 'not valid YAML: invalid escape sequence in double quotes';
+        default:
+            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
+    }
+}
+/** Removes the text that the parser quotes from the file: everything after a word and a colon. */
+function withoutQuote(message) {
+    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
+}
+function lowerFirst(message) {
+    return message.charAt(0).toLowerCase() + message.slice(1);
+}
+
+;// CONCATENATED MODULE: ./build/core/yaml/strict.js
+
+
+
+
+/** Enough for the honest use of anchors, too few for a bomb. */
+const MAX_ALIAS_COUNT = 100;
+/** Numbers, in any notation of YAML 1.1, of YAML 1.2 or of a reader such as PyYAML. */
+const NUMBER = /^[-+]?(?:0b[01_]+|0x[\da-f_]+|0o[0-7_]+|\d[\d_]*(?::[0-5]?\d)*(?:\.[\d_]*)?(?:e[-+]?\d+)?|\.[\d_]+(?:e[-+]?\d+)?|\.inf|\.nan)$/i;
+/** Words that stand for a truth value, for nothing or for something else in at least one version of YAML. */
+const WORD = /^(?:~|null|y|yes|n|no|true|false|on|off|=|<<|)$/i;
+const DATE = /^\d{4}-(?:\d\d-\d\d$|\d\d?-\d\d?(?:t|\s+)\d\d?:\d\d:\d\d)/i;
+const TEXT_TAG = 'tag:yaml.org,2002:str';
+/** The reason a foreign text is refused. The message continues a sentence that begins with the file's name. */
+class StrictYamlProblem extends Error {
+    /** Whether the text could be read in more than one way, or costs too much. Otherwise, the text is not valid. */
+    isAmbiguous;
+    constructor(message, { isAmbiguous }) {
+        super(message);
+        this.isAmbiguous = isAmbiguous;
+    }
+}
+/**
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
+ * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws StrictYamlProblem if the
+ * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
+ */
+function readStrictYaml(text, limits) {
+    refuseAmbiguousText(text, limits);
+    const document = readDocument(runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
+    refuseAmbiguousNodes(document);
+    return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
+}
+/** Returns the node at `path`, or what it is an alias of; null for a key without a value, undefined without a key. */
+function nodeAt(document, path) {
+    return path.reduce((at, key) => {
+        if (!(0,dist/* isCollection */.P3)(at) || !at.has(key))
+            return undefined;
+        const node = at.get(key, true) ?? null;
+        return (0,dist/* isAlias */.Vj)(node) ? node.resolve(document) : node;
+    }, document.contents);
+}
+/** True for a scalar that every reader takes for the same text: it is in quotes, or looks like nothing but text. */
+function isTextForAll(node) {
+    if (!(0,dist/* isScalar */.jn)(node) || typeof node.value !== 'string')
+        return false;
+    if (node.tag !== undefined)
+        return node.tag === TEXT_TAG;
+    return node.type !== 'PLAIN' || ![NUMBER, WORD, DATE].some(form => form.test(node.value));
+}
+function refuseAmbiguousText(text, { bytes }) {
+    if (Buffer.byteLength(text) > bytes)
+        throw ambiguous(`must be at most ${bytes} bytes, but found more`);
+    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
+    if (stranger !== undefined)
+        throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, but found ${stranger}`);
+}
+function readDocument({ document, complaints }) {
+    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
+    if (excess !== undefined)
+        throw ambiguous(`has ${excess.message}`);
+    const mistake = complaints.find(({ isWarning }) => !isWarning);
+    if (mistake !== undefined || document === undefined)
+        throw malformed(`is not one valid YAML document (${cleanForeignText(mistake?.message ?? 'no document')})`);
+    return document;
+}
+/**
+ * Refuses repeated keys, merge keys and keys that are not scalars, because their meaning depends on the parser. Also
+ * refuses more aliases than `MAX_ALIAS_COUNT`.
+ */
+function refuseAmbiguousNodes(document) {
+    let aliases = 0;
+    (0,dist/* visit */.YR)(document, {
+        Alias: () => {
+            aliases++;
+            if (aliases > MAX_ALIAS_COUNT)
+                throw ambiguous(`has more than ${MAX_ALIAS_COUNT} aliases`);
+        },
+        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
+    });
+}
+function refuseAmbiguousKeys(keys) {
+    const seen = new Set();
+    for (const key of keys) {
+        if (!(0,dist/* isScalar */.jn)(key))
+            throw ambiguous('must have plain keys, but found a list, a map or an alias as a key');
+        if (isMergeKey(key))
+            throw ambiguous('must write out the keys of its maps, but found a merge key (<<)');
+        const name = String(key.value);
+        if (seen.has(name))
+            throw ambiguous(`must have each key of a map only once, but found "${cleanForeignText(name, 60)}" twice`);
+        seen.add(name);
+    }
+}
+function isMergeKey({ value, type, tag }) {
+    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
+}
+function toPlainValue(read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        const reason = cleanForeignText(error instanceof Error ? error.message : String(error));
+        throw reason.startsWith('Excessive alias count')
+            ? ambiguous('has aliases of aliases that multiply its content')
+            : malformed(`cannot be read (${reason})`);
+    }
+}
+function ambiguous(message) {
+    return new StrictYamlProblem(message, { isAmbiguous: true });
+}
+function malformed(message) {
+    return new StrictYamlProblem(message, { isAmbiguous: false });
+}
+
+;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
+
+
+
+
+
+
+/** More digits than this are not the same number in every reader. */
+const MAX_VERSION_DIGITS = 15;
+const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
+/** Without `name` and `version`, whose characters count. */
+const schema = object({
+    execution_mode: schemas_nullish(schemas_string()),
+    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
+    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
+    envconfiguration: optional(unknown()),
+});
+const EXPECTED = {
+    execution_mode: 'text',
+    entry_point: 'a path',
+    environment: 'a map with the lists "required" and "optional" of names',
+};
+const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
+ * the other fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
+ * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure, name,
+ * version or other value of these fields in it. Ignores unknown keys.
+ */
+function parsePluginYaml(text) {
+    const yaml = readYaml(text);
+    const parsed = schema.safeParse(yaml.value);
+    if (!parsed.success)
+        throw notAPlugin(plugin_yaml_problemOf(parsed.error));
+    const problem = unlikeTextProblem(yaml, parsed.data);
+    if (problem !== undefined)
+        throw invalid(problem);
+    return toPluginYaml(parsed.data, yaml.document);
+}
+/** Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not. */
+function pluginYamlProblem(yaml) {
+    const { data, error } = schema.safeParse(yaml.value);
+    return error === undefined ? unlikeTextProblem(yaml, data) : plugin_yaml_problemOf(error);
+}
+/** Returns what is wrong with the first value that is not the same text, or version, for all readers. */
+function unlikeTextProblem({ document }, { environment, ...data }) {
+    const names = ['required', 'optional'].flatMap(list => (environment?.[list] ?? []).map((_, index) => ['environment', list, index]));
+    const texts = ['execution_mode', 'entry_point'].filter(key => (data[key] ?? undefined) !== undefined);
+    for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names]) {
+        const node = nodeAt(document, path);
+        const isVersion = path[0] === 'version';
+        if (node === undefined || isTextForAll(node) || (isVersion && isCanonicalNumber(node)))
+            continue;
+        const except = isVersion ? `, nor a plain number of at most ${MAX_VERSION_DIGITS} digits` : '';
+        return `has a value at ${path.join('.')} that is not text for every YAML parser${except} (quote it)`;
+    }
+    return undefined;
+}
+/** True for a number that every reader reads alike, and that Python prints without an exponent. */
+function isCanonicalNumber(node) {
+    if (!(0,dist/* isScalar */.jn)(node) || node.type !== 'PLAIN' || node.tag !== undefined)
+        return false;
+    const written = node.source ?? '';
+    const isPlain = /^(?:0|[1-9]\d*)(?:\.\d+)?$/.test(written) && !written.startsWith('0.0000');
+    return isPlain && written.replace('.', '').length <= MAX_VERSION_DIGITS;
+}
+function plugin_yaml_problemOf({ issues }) {
+    const path = issues[0]?.path ?? [];
+    return path.length === 0
+        ? 'does not consist of lines "key: value", such as "version: 1.0.0"'
+        : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`;
+}
+function expectedAt([field]) {
+    const expected = EXPECTED[String(field)];
+    return expected === undefined ? '' : ` (${String(field)} must be ${expected})`;
+}
+function readYaml(text) {
+    try {
+        return readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    }
+    catch (error) {
+        if (!(error instanceof StrictYamlProblem))
+            throw error;
+        throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
+    }
+}
+function toPluginYaml(data, document) {
+    return {
+        name: printedBy(nodeAt(document, ['name'])),
+        version: printedBy(nodeAt(document, ['version'])),
+        executionMode: data.execution_mode ?? undefined,
+        entryPoint: data.entry_point ?? undefined,
+        environment: {
+            required: data.environment?.required ?? [],
+            optional: data.environment?.optional ?? [],
+        },
+        // The host may read YAML 1.1, which has more words for true.
+        injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
+    };
+}
+/** Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros. */
+function printedBy(node) {
+    if (!(0,dist/* isScalar */.jn)(node))
+        return undefined;
+    return typeof node.value === 'string' ? node.value : node.source?.replace(/(\.\d+?)0+$/, '$1');
+}
+function notAPlugin(problem) {
+    return new ArtifactError('not_a_plugin', refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"));
+}
+function invalid(rule) {
+    return new ArtifactError('invalid_manifest', refusal(rule));
+}
+function refusal(problem, hint = '') {
+    return `The artifact's plugin.yaml ${problem}, so the artifact was refused. The publisher must fix plugin.yaml${hint}.`;
+}
+const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
+const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
+const directorySchema = schemas_nullish(schemas_string());
+/**
+ * Reads a host framework's own `integration.yaml`. Returns the directory in which the framework looks for plugins,
+ * relative to the project root; undefined if the file names none. Throws an Error whose message continues a sentence
+ * that begins with the file's name.
+ */
+function parseIntegrationYaml(text) {
+    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    const plugins = expect(rootSchema, value, 'must be a map')?.plugins;
+    const directory = expect(pluginsSchema, plugins, 'must have a map as "plugins"')?.directory;
+    const written = expect(directorySchema, directory, 'must have text as plugins.directory');
+    if (written === undefined || written === null)
+        return undefined;
+    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
+    if (found.success)
+        return found.data;
+    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
+    throw new Error(`has a plugins.directory that ${expected}, but found "${cleanForeignText(written, 100)}"`);
+}
+function expect(schema, value, rule) {
+    const parsed = schema.safeParse(value);
+    if (!parsed.success)
+        throw new Error(rule);
+    return parsed.data;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
+
+
+
+
+
+
+
+
+const INTEGRATION = 'integration.yaml';
+/**
+ * Returns the directory that the operator names, else the one in the host framework's own file, else `otherwise`. If
+ * that directory is the recorded one under another name, returns the recorded name. Warns if the host's file names a
+ * different directory than the operator does. If the operator names no directory and the file cannot be used, warns and
+ * returns the recorded directory, or `plugins` without a record.
+ */
+function findPluginsDirectory(layout, known, log) {
+    const { recorded } = known;
+    const named = findNamedDirectory(layout, known, log);
+    const isRecorded = recorded !== undefined && isSameDirectory(layout, named.directory, recorded);
+    return isRecorded ? { ...named, directory: recorded } : named;
+}
+/** True if both paths lead to the same directory, for example by a symlink. */
+function isSameDirectory(layout, directory, other) {
+    const real = findRealDirectory(layout, directory);
+    return real !== undefined && real === findRealDirectory(layout, other);
+}
+function findNamedDirectory(layout, { input, recorded, otherwise }, log) {
+    const { directory, problem } = readHostsDirectory(layout);
+    if (input !== undefined) {
+        if (directory !== undefined && directory !== input)
+            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`);
+        return { directory: input, isOperators: true };
+    }
+    if (problem === undefined)
+        return { directory: directory ?? otherwise, isOperators: false };
+    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
+    log.warning(`${problem} This run uses ${used} as the plugins directory. Correct the file, or set plugins-directory.`);
+    return { directory: used, isOperators: false };
+}
+/**
+ * Warns if the host does not load plugins from the directory in which a project installs them, or if the host's file
+ * cannot be used.
+ */
+function warnOfOtherDirectory(layout, directory, log) {
+    const { directory: asked, problem } = readHostsDirectory(layout);
+    if (problem !== undefined)
+        log.warning(`${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`);
+    if (asked === undefined || asked === directory)
+        return;
+    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`);
+}
+/**
+ * Returns every directory in which this host may have plugins: the default one, the one in the host framework's own
+ * file, and all recorded ones.
+ */
+function knownDirectories(layout) {
+    const { directory } = readHostsDirectory(layout);
+    const hosts = directory === undefined ? [] : [directory];
+    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
+}
+/** Reads the host framework's own file, unless it is a symlink, which could lead to a secret of the runner's user. */
+function readHostsDirectory({ root }) {
+    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
+    try {
+        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
+        return { directory: parseIntegrationYaml(text) };
+    }
+    catch (error) {
+        const errno = errnoOf(error);
+        if (errno === 'ENOENT' || errno === 'ENOTDIR')
+            return {};
+        if (errno === 'ELOOP')
+            return { problem: `${path} is a symlink, which is not followed.` };
+        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
+        return { problem: `${path} ${reason}.` };
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+
+
+
+
+
+
+
+
+
+
+
+/** Reads the state of a part that will be installed in this place. */
+function readPreviousInstall(layout, target) {
+    const record = readHostRecord(layout);
+    const row = findInstalled(record.installed, target);
+    const removed = findInstalled(record.removed, target);
+    const installed = row && presentRow(layout, row, target.directory);
+    const version = installed?.version ?? readForeignVersion(installPath(layout, target));
+    return { installed, removed, version };
+}
+/**
+ * Returns the row of an installed part with its present directory. If the recorded directory does not contain a plugin
+ * but `directory` does, the operator has moved the plugin there.
+ */
+function presentRow(layout, row, directory) {
+    if (row.kind !== 'plugin' || directory === undefined)
+        return row;
+    const [recorded, other] = [placeOf(row), { ...placeOf(row), directory }];
+    const isMoved = !pathExistsSync(installPath(layout, recorded)) && pathExistsSync(installPath(layout, other));
+    return isMoved ? rowIn(row, other) : row;
+}
+/**
+ * Returns the versions from this origin that our record lists for an installed part (the installed one and the
+ * snapshots), or none if the part is not installed. Versions from other origins cannot be compared with these.
+ */
+function versionsFrom({ installed }, origin) {
+    if (installed === undefined)
+        return [];
+    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
+}
+/**
+ * If nothing is in the place, returns the absolute path of the newest snapshot that contains kept paths of this origin,
+ * if there is one. Otherwise returns undefined: a version in the place has its own kept paths.
+ */
+function findLeftBehind(layout, part, origin) {
+    const row = part.previous.installed ?? part.previous.removed;
+    if (row === undefined || pathExistsSync(installPath(layout, part)))
+        return undefined;
+    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
+    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), newest.name);
+}
+/**
+ * Returns the state that `latest` is compared with. A version from another origin is left out, because it says nothing
+ * about the versions from this origin.
+ */
+function stateFor({ installed, version }, origin) {
+    const isOurs = installed !== undefined && isFrom(installed, origin);
+    return { version: installed === undefined || isOurs ? version : null, isOurs };
+}
+/** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */
+function factsOfReplaced(layout, { previous: { installed }, ...place }, log) {
+    if (installed !== undefined)
+        return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
+    if (!pathExistsSync(installPath(layout, place)))
+        return {};
+    log.notice(`This action has no record of ${placePath(place)}: a deployment replaces it and keeps it as a snapshot.`);
+    return { unrecorded: true };
+}
+/**
+ * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place. With
+ * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
+ * part.
+ */
+function verifyPlace(previous, claim, log) {
+    const { origin } = claim;
+    const { installed, removed } = previous;
+    if (removed !== undefined)
+        noticeOthersPaths(removed, origin, log);
+    if (installed === undefined || isFrom(installed, origin))
+        return;
+    const place = placeOf(installed);
+    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
+    if (!claim.allowTakeover)
+        throw placeTaken(place, owner, claim.chosenBy);
+    log.warning(`This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`);
+}
+function noticeOthersPaths(removed, origin, log) {
+    for (const { name, kept_paths: kept, origin: owner = removed } of removed.snapshots) {
+        if (kept !== undefined && !isFrom(owner, origin))
+            log.notice(`Snapshot ${name} of ${placePath(placeOf(removed))} contains kept paths of ${owner.slug} (${kept.join(', ')}). They stay in the snapshot.`);
+    }
+}
+/**
+ * Does the same as `verifyPlace` for a part of a project. The project's publisher chooses the part's id and directory,
+ * so an existing part with this id but without a record counts as someone else's. Neither the shelf nor the directory
+ * of an existing part matters, because services and commands know parts by id alone.
+ */
+function verifyProjectPlace(layout, place, claim) {
+    const recorded = new Set();
+    for (const shelf of ['plugins', 'extensions']) {
+        const directory = shelf === place.shelf ? place.directory : usualDirectory(shelf);
+        const known = readPreviousInstall(layout, { id: place.id, shelf, directory });
+        verifyPlace(known, claim, claim.log);
+        if (known.installed !== undefined)
+            recorded.add(findRealPath(layout, placeOf(known.installed)));
+    }
+    for (const other of placesOf(layout, place)) {
+        const path = findRealPath(layout, other);
+        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
+            continue;
+        recorded.add(path);
+        if (!claim.allowTakeover)
+            throw placeTaken(other, 'a part that this action has no record of', claim.chosenBy);
+        claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`);
+    }
+}
+/** Returns every place on this host where a part with this id may be, or will be. */
+function placesOf(layout, { id, directory: chosen }) {
+    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
+    return directories.map(directory => placeAt(`${directory}/${id}`));
+}
+/** Returns the real path of a place, whether anything is there or not; undefined if its directory leads nowhere. */
+function findRealPath(layout, { directory, id }) {
+    const real = findRealDirectory(layout, directory);
+    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
+}
+const MAKE_WAY = {
+    operator: 'Use another id or project root',
+    publisher: 'Use another project root, or ask the publisher for another id',
+    rollback: 'Roll back to another version',
+};
+function placeTaken(place, owner, chosenBy) {
+    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. ${MAKE_WAY[chosenBy]}; if you mean to replace it, deploy with allow-takeover: true.`);
+}
+/** Returns the version in the plugin.yaml of a part without a record; null if there is no usable version. */
+function readForeignVersion(path) {
+    try {
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
+        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
+    }
+    catch {
+        return null;
+    }
+}
+/** Advice for the reader of an error, as a clause: how to install a part in a different directory. */
+const CHOOSE_ANOTHER = {
+    operator: 'choose another plugins directory',
+    host: 'choose another plugins directory',
+    publisher: 'ask the publisher for another plugins_dirname',
+    rollback: 'roll back to another version',
+};
+/** Advice for the reader of an error, as a clause: how to leave a part in its current directory. */
+const KEEP_PREVIOUS = {
+    operator: 'keep the previous plugins directory',
+    host: 'keep the previous plugins directory',
+    publisher: 'ask the publisher to keep the previous plugins_dirname',
+    rollback: 'roll back to another version',
+};
 
 ;// CONCATENATED MODULE: ./build/install/journal/journal.js
 
@@ -22398,7 +23223,6 @@ function redactRecord(record, redact) {
             return { ...record, error: record.error === null ? null : redact(record.error) };
         case 'end':
             return { ...record, end: redactTexts(record.end, redact, END_WORDS) };
-        case 'host':
         case 'state':
         case 'change':
         case 'changes':
@@ -22435,6 +23259,9 @@ function withoutSecrets(facts, redact) {
 
 
 
+
+
+
 const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), attempts: schemas_number(), error: nullable(schemas_string()) }));
 /** A deployment's report on this host (docs/files.md, "Local report"). It contains no secret. */
 const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
@@ -22443,7 +23270,7 @@ const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchem
     /**
      * The version that the host runs now; null if nothing is installed, or if the host may have neither version intact.
      */
-    running_version: schemas_default(nullable(schemas_string()), null),
+    running_version: nullable(schemas_string()),
     status: schemas_enum(['success', 'failed', 'rolled_back']),
     state: schemas_string(),
     duration_ms: schemas_number(),
@@ -22610,7 +23437,7 @@ function readRunningVersion(layout, facts) {
     const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts));
     if (own.length === 0)
         return facts.previous_version;
-    const present = own.filter(row => isThere(installPath(layout, placeOf(row))));
+    const present = own.filter(row => isThere(layout, row, facts));
     return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null;
 }
 /**
@@ -22634,10 +23461,14 @@ function timeOf({ installed_at: at }) {
 function isOf({ contract, kind, slug }, facts) {
     return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
 }
-/** False if the path cannot be examined. */
-function isThere(path) {
+/**
+ * False if the path cannot be examined. The operator may have moved a plugin to the directory that this run or the host
+ * uses.
+ */
+function isThere(layout, row, { directory = DEFAULT_PLUGINS_DIRECTORY }) {
     try {
-        return pathExistsSync(path);
+        const present = presentRow(layout, presentRow(layout, row, directory), readHostsDirectory(layout).directory);
+        return pathExistsSync(installPath(layout, placeOf(present)));
     }
     catch {
         return false;
@@ -22892,7 +23723,6 @@ function rollbackFailed(pending, error) {
 
 
 
-
 const MAX_RECOVERIES = 5;
 /**
  * Reads the records of a dead run. Returns no records if the run left no journal. Throws DeploymentError `inconsistent`
@@ -22907,11 +23737,11 @@ function readRecords({ root, journal: path }) {
     }
     catch (error) {
         if (!(error instanceof JournalDamage))
-            throw unreadable(path, error);
+            throw dead_run_unreadable(path, error);
         throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins, services and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
     }
 }
-function unreadable(path, error) {
+function dead_run_unreadable(path, error) {
     const { message } = toHostError(error, `reading ${path}`);
     return new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message} Only a run that can read the journal knows whether the host must be repaired.`, { cause: toDeployError(error) });
 }
@@ -23006,10 +23836,9 @@ async function requireAtRest(host, signal) {
 /**
  * Finds the run whose journal is on this host, if there is one. A live run that has announced nothing yet, because it
  * is still downloading, does not count. Throws DeploymentError `inconsistent` if that run
- * cannot be recovered, and as `readUnended` and `requireNothingStranded` do.
+ * cannot be recovered, and as `readUnended` does.
  */
 async function findUnended(host, signal) {
-    requireNothingStranded(host.layout);
     const other = await readUnended(host.layout, signal);
     if (other !== undefined && 'records' in other)
         verifyRecoverable(host, other.records);
@@ -23136,7 +23965,7 @@ const successSchema = object({
     slug: schemas_string(),
     artifact_sha256: schemas_string(),
     outcome: literal('success'),
-    sources: optional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
+    sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
 });
 /**
  * True if this host has had an artifact, according to its retained versions or its audit log, but does not have it
@@ -24873,8 +25702,8 @@ const MAX_UNSENT = 400;
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
 /** The limit for one warning. */
-const outbox_MAX_NAMED = 5;
-const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
+const MAX_NAMED = 5;
+const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /**
  * The reports that were waiting on a host when they were read, oldest first. Entries that cannot be read as reports
  * stay.
@@ -24894,7 +25723,7 @@ class WaitingReports {
     warnOfForeign() {
         if (this.#foreign.length === 0)
             return;
-        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, outbox_MAX_NAMED)}. Inspect and remove them.`);
+        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove them.`);
     }
     of(address) {
         return this.#entries.filter(entry => entry.address === address);
@@ -24931,7 +25760,7 @@ function removeFromOutbox(layout, report) {
 /** Returns only the path if the file cannot be read as a waiting report. */
 function readWaiting(path) {
     try {
-        return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
+        return { ...outbox_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
     }
     catch {
         return path;
@@ -26941,7 +27770,7 @@ function isCache(path) {
  * True if the found item matches the recorded item; undefined if only the bytes of a file can show whether they match.
  */
 function compareStates(recorded, found) {
-    if (!isSameKind(recorded, found) || recorded.content !== found.content)
+    if (recorded.kind !== found.kind || recorded.content !== found.content)
         return false;
     return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
 }
@@ -26966,10 +27795,6 @@ async function hasSameBytes(recorded, found, { root, digester }) {
 /** True if an item of a tree or of its record is a regular file. */
 function isFile({ kind }) {
     return kind !== 'link' && kind !== 'other';
-}
-/** An item from a record of an earlier version of the action has no mode. */
-function isSameKind({ kind }, found) {
-    return kind === found.kind || (kind === 'file' && isFile(found));
 }
 /** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */
 function* pairUp(record, tree) {
@@ -27121,24 +27946,16 @@ const external_node_string_decoder_namespaceObject = require("node:string_decode
 
 
 
-
-
-
-
 const record_WINDOW_BYTES = 64 * 1024;
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
  * caller uses the items. The items are verified only once all of them have been read without an error.
  *
- * Throws TreeRecordDamage or the system's error. For a record of an earlier version of the action, throws as
- * `readEarlierRecord` does.
+ * Throws TreeRecordDamage or the system's error.
  */
-function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
-    if (record !== undefined) {
-        const fd = openIfPresentSync(treeRecordPath(layout, record));
-        return fd === undefined ? undefined : readItems(fd, record);
-    }
-    return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
+function readTreeRecord(layout, { tree_record: record }) {
+    const fd = openIfPresentSync(layout, record);
+    return fd === undefined || record === undefined ? undefined : readItems(fd, record);
 }
 /**
  * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
@@ -27146,27 +27963,16 @@ function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
  * Throws as `readTreeRecord` does, before the first line.
  */
 function readRecordLines(layout, identity) {
-    const { tree_record: record } = identity;
-    if (record === undefined) {
-        const items = readTreeRecord(layout, identity);
-        return items && [...items].map(asLine);
-    }
-    const fd = openIfPresentSync(treeRecordPath(layout, record));
-    return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
+    const whole = readWholeRecord(layout, identity);
+    return whole && linesIn(whole.text.toString('utf8'));
 }
 /**
  * Opens a version's record to look up single items, at a tenth of the cost of reading all of them. Returns undefined if
  * the version has no record. Throws as `readTreeRecord` does, before any lookup.
  */
 function openTreeRecord(layout, identity) {
-    const { tree_record: record } = identity;
-    if (record === undefined) {
-        const items = readTreeRecord(layout, identity);
-        const found = items && new Map([...items].map(item => [item.path, item]));
-        return found && (path => found.get(path));
-    }
-    const fd = openIfPresentSync(treeRecordPath(layout, record));
-    return fd === undefined ? undefined : findIn(readWholeRecord(fd, record));
+    const whole = readWholeRecord(layout, identity);
+    return whole && findIn(whole);
 }
 function findIn({ text, recordedAt }) {
     return path => {
@@ -27177,8 +27983,10 @@ function findIn({ text, recordedAt }) {
         return record_parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
     };
 }
-/** Closes the descriptor. */
-function readWholeRecord(fd, name) {
+function readWholeRecord(layout, { tree_record: name }) {
+    const fd = openIfPresentSync(layout, name);
+    if (fd === undefined)
+        return undefined;
     try {
         const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
         if (!stat.isFile())
@@ -27233,71 +28041,17 @@ function* linesOf(fd, digest) {
         throw new TreeRecordDamage('its last line is truncated');
 }
 /** Follows no symlink and waits for no pipe. */
-function openIfPresentSync(path) {
+function openIfPresentSync(layout, record) {
+    if (record === undefined)
+        return undefined;
     try {
-        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        return (0,external_node_fs_namespaceObject.openSync)(treeRecordPath(layout, record), external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT')
             return undefined;
         throw error;
     }
-}
-const treeSchema = schemas_lazy(() => object({
-    files: array(object({
-        path: innerPathSchema,
-        sha256: digestSchema,
-        size: schemas_int().check(_nonnegative()),
-        mode: literal([0o644, 0o755]),
-    })),
-    symlinks: array(object({
-        path: innerPathSchema,
-        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /**
-         * The digest of the file that the symlink leads to in the end, after any other symlinks; absent if there is
-         * no such file.
-         */
-        sha256: exactOptional(digestSchema),
-    })),
-}));
-/**
- * Returns the items in a record of an earlier version of the action, in order; undefined if there is no such record.
- * The name of the record is the digest of its entries. Trees that differed only in modes shared one such record, so its
- * modes are not returned. Throws TreeRecordDamage, or as `readStateFileSync` does.
- */
-function readEarlierRecord(path, digest) {
-    const text = readStateFileSync(path);
-    if (text === undefined)
-        return undefined;
-    const { files, symlinks } = parseTree(text, digest);
-    return inTreeOrder([
-        ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
-        ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
-    ]);
-}
-function parseTree(text, digest) {
-    try {
-        const tree = completed(treeSchema.parse(JSON.parse(text)));
-        if (digestOf(tree) === digest)
-            return tree;
-    }
-    catch (error) {
-        throw new TreeRecordDamage(describeDamage(error), { cause: error });
-    }
-    throw new TreeRecordDamage('its files do not match the digest in its name');
-}
-function digestOf({ files, symlinks }) {
-    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
-    return tree_digest_treeDigest([...files, ...throughLinks]);
-}
-/** In the oldest records, only a symlink's target shows which file the symlink leads to. */
-function completed({ files, symlinks }) {
-    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
-    const known = symlinks.map(symlink => {
-        const sha256 = symlink.sha256 ?? digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(symlink.path), symlink.target));
-        return sha256 === undefined ? symlink : { ...symlink, sha256 };
-    });
-    return { files, symlinks: known };
 }
 /**
  * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
@@ -27340,12 +28094,8 @@ function stagedItems({ tree, staged }, keepPaths) {
  * the first error after trying to remove all of them.
  */
 function pruneTreeRecords({ trees }, used) {
-    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
-        if (record !== undefined)
-            return [`${record}.tree`];
-        return digest === null ? [] : [`${digest}.json`];
-    }));
-    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
+    const names = new Set(used.map(({ tree_record: record }) => `${record}.tree`));
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.tree$/.test(name) && !names.has(name));
     const errors = [];
     for (const name of stale) {
         try {
@@ -27360,8 +28110,6 @@ function pruneTreeRecords({ trees }, used) {
 }
 /** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
-/** The line of a file from a record of an earlier version of the action: its digest, `file` and its size. */
-const WITHOUT_MODE = /^[^\t]*\tfile\t/;
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
 /** Returns the line of an item, with its line break. */
 function record_lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
@@ -27401,12 +28149,6 @@ function isEarlier(time, other) {
 function asLine({ sha256 = '-', kind, content, path }) {
     return { path, fields: `${sha256}\t${kind}\t${record_quote(content)}` };
 }
-/** True if two lines have the same content. An item from a record of an earlier version of the action has no mode. */
-function isAlike({ fields }, other) {
-    if (fields === other.fields)
-        return true;
-    return ((WITHOUT_MODE.test(fields) || WITHOUT_MODE.test(other.fields)) && withoutMode(fields) === withoutMode(other.fields));
-}
 /** Returns the unparsed lines of a record whose digest was verified, in order. */
 function* linesIn(text) {
     for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
@@ -27439,9 +28181,6 @@ function parseQuoted(text) {
         return undefined;
     }
 }
-function withoutMode(fields) {
-    return fields.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t');
-}
 /** Returns the tree digest of these items: a symlink to a file counts with the bytes of that file. */
 function digestOfItems(items) {
     return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
@@ -27449,10 +28188,6 @@ function digestOfItems(items) {
 /** Returns the `TreeIdentity` in a row, without the row's other fields. */
 function record_identityOf({ tree_digest, tree_record }) {
     return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
-}
-/** The path of a version's record. */
-function recordPath(layout, { tree_digest, tree_record }) {
-    return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
 }
 /** A tree record that is not as this action wrote it; the message says what is wrong. */
 class TreeRecordDamage extends Error {
@@ -27527,8 +28262,8 @@ async function writeItems(fd, items, signal) {
 /**
  * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
  * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
- * symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier version
- * of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
+ * symlink has the recorded bytes, mode and target, and that there are no other files. A file that was touched, or
+ * replaced by a copy, counts as unchanged.
  *
  * Undefined means that the differences are not known: nothing is recorded, or, after a warning, the record or the tree
  * cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason, once the signal is
@@ -27546,7 +28281,7 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
         if (row === undefined)
             return undefined;
         const hostTree = {
-            root: tree.root ?? installPath(layout, placeOf(row)),
+            root: tree.root ?? installPath(layout, tree),
             keepPaths: tree.keepPaths,
             onStamp: tree.onStamp,
             identity: row,
@@ -27555,8 +28290,7 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
     }
     catch (error) {
         signal?.throwIfAborted();
-        const name = row === undefined ? placeName(tree) : placePath(placeOf(row));
-        log.warning(`${name} is not compared with what was installed. ${drift_reasonOf(error, layout, row)}`);
+        log.warning(`${placePath(tree)} is not compared with what was installed. ${drift_reasonOf(error, layout, row)}`);
         return undefined;
     }
 }
@@ -27586,9 +28320,10 @@ function* withoutStamps(record) {
 }
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
 function drift_reasonOf(error, layout, identity) {
-    if (!(error instanceof TreeRecordDamage) || identity === undefined)
+    const record = identity?.tree_record;
+    if (!(error instanceof TreeRecordDamage) || record === undefined)
         return toHostError(error, 'reading the installed files or their record').message;
-    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
+    return `${treeRecordPath(layout, record)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
 }
 /**
  * The maximum age, in milliseconds, of a comparison that is recent enough for a note about a tree. The note is only
@@ -27653,12 +28388,12 @@ class DriftCheck {
             return await known.difference;
         return await this.#compare(part, root).difference;
     }
-    #compare({ shelf, id }, root) {
+    #compare({ shelf, id, directory }, root) {
         const { signal } = this.#setting;
         const startedAt = this.#clockMs();
         const stamps = new TreeStamps();
         const onStamp = (path, stamp) => stamps.see(path, stamp);
-        const tree = { shelf, id, keepPaths: this.#setting.keepPaths(), root, onStamp };
+        const tree = { shelf, id, directory, keepPaths: this.#setting.keepPaths(), root, onStamp };
         const difference = findDrift(this.#setting, tree, signal);
         const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY };
         const end = () => {
@@ -27781,7 +28516,7 @@ class TreeChange {
             if (old?.path !== line.path)
                 this.#counts.added++;
             else {
-                if (!isAlike(old, line))
+                if (old.fields !== line.fields)
                     this.#counts.changed++;
                 old = next();
             }
@@ -27870,7 +28605,7 @@ async function findVersions(paths, layout, records) {
     return versions;
 }
 function drift_isSame({ before, after } = {}) {
-    return before !== undefined && after !== undefined && isAlike(before, after);
+    return before !== undefined && before.fields === after?.fields;
 }
 /** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */
 function orUndefined(read) {
@@ -27971,11 +28706,9 @@ async function rollBack(request) {
 function lostIn({ lost = [] }) {
     return lost;
 }
-/** Logs which version was restored at a place. Logs nothing for a directory to which a version was about to move. */
+/** Logs which version was restored at a place. */
 function logRestored({ layout, log }, place) {
     const isThere = pathExistsSync(installPath(layout, place));
-    if (isThere && !isInstalledIn(layout, place))
-        return;
     const version = isThere ? versionIn(layout, place) : undefined;
     log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`);
 }
@@ -28076,7 +28809,7 @@ async function rollback_verifyRestored(files) {
     }
 }
 async function verifyPlaces(files) {
-    const found = await Promise.all(files.places.map(place => verifyPlace(place, files)));
+    const found = await Promise.all(files.places.map(place => rollback_verifyPlace(place, files)));
     const restored = found.filter(verification => verification !== undefined);
     const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
     const isDamaged = restored.some(({ verified }) => verified === false);
@@ -28090,10 +28823,10 @@ function notVerified({ grace }, error) {
     return { problems: [`${NOT_COMPARED}${message}`], verified: false };
 }
 /** Returns undefined if there is nothing to compare and the place is empty. */
-async function verifyPlace(place, files) {
+async function rollback_verifyPlace(place, files) {
     const { layout, log, grace, keepPaths, byContent } = files;
     const root = installPath(layout, place);
-    const note = isInstalledIn(layout, place) ? readDriftNote(files.stagingFolder, place) : undefined;
+    const note = readDriftNote(files.stagingFolder, place);
     const thoroughly = { byContent, signal: grace.comparing };
     const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
     if (note === undefined || found === undefined)
@@ -28128,17 +28861,6 @@ function isOfFile(problem, places) {
     if (problem.startsWith(NOT_COMPARED))
         return true;
     return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`));
-}
-/** False for a directory to which a version was about to move from another directory. */
-function isInstalledIn(layout, place) {
-    try {
-        const row = findInstalled(readInstalled(layout), place);
-        return row === undefined || isSamePlace(placeOf(row), place);
-    }
-    catch {
-        // The comparison reports what is wrong with `installed.json`.
-        return true;
-    }
 }
 /** Records in the rows of the parts which services are pending. The record is durable when this function returns. */
 async function noteRestorations(layout, restorations) {
@@ -28186,17 +28908,14 @@ const DISCARDED = 'discarded-';
 /** One hour: far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000;
 /**
- * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
- * folder, where `cleanStaging` deletes them.
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts. Moves the
+ * snapshots that are not retained to the staging folder, where `cleanStaging` deletes them.
  *
- * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
+ * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved.
  * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
  * only another call moves or records the remaining snapshots.
  */
-async function finishCommitted({ layout, log }, installation, known) {
-    if (known !== undefined)
-        await restoreRecord({ layout, log }, known, installation);
+async function finishCommitted({ layout, log }, installation) {
     await recordInstalled(layout, installation);
     const left = await discard(layout, log, installation.discard);
     const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
@@ -28341,111 +29060,6 @@ async function orWarn(log, act) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/yaml/problems.js
-
-
-/** Enough to fix a file; a hostile file must not cause millions of problems. */
-const MAX_REPORTED_PROBLEMS = 100;
-/**
- * The error for a refused plan, a refused host config, or both. `problems` lists the mistakes file by file, each file's
- * mistakes in the order of the file.
- */
-class SourceError extends ConfigError {
-    name = 'SourceError';
-    problems;
-    constructor(code, document, problems) {
-        const files = [...new Set(problems.map(({ file }) => file))];
-        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || compareInFile(a, b));
-        super(code, summaryOf(document, ordered));
-        this.problems = ordered;
-    }
-}
-/** Builds a problem at a position. Copies only the position, because the argument may be a whole step. */
-function problemAt({ file, line, column }, message) {
-    return { message, file, line, column };
-}
-/** Returns the first `MAX_REPORTED_PROBLEMS` mistakes in one file, in the order of the file. */
-function firstProblems(found) {
-    return found
-        .toSorted((a, b) => compareInFile(a.at, b.at))
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .map(({ at, sentence }) => problemAt(at, sentence()));
-}
-function compareInFile(a, b) {
-    return a.line - b.line || a.column - b.column;
-}
-/**
- * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Rethrows
- * any error that is not a SourceError.
- */
-function collectProblems(read) {
-    try {
-        return { value: read(), problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-/** Like `collectProblems`, for work with pauses. If there is no file, returns neither a value nor problems. */
-function* collectProblemsSlowly(reading) {
-    try {
-        return { value: reading && (yield* reading), problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-function problemsOf(error) {
-    if (!(error instanceof SourceError))
-        throw error;
-    return { value: undefined, problems: error.problems, error };
-}
-function summaryOf(document, problems) {
-    const first = problems[0];
-    if (first === undefined)
-        return `${document} is refused.`;
-    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
-    if (problems.length === 1)
-        return `${document} is refused at ${place}: ${asSentence(first.message)}`;
-    // If a file has more problems, `problems` contains only the first ones.
-    const count = problems.length < MAX_REPORTED_PROBLEMS ? problems.length : `at least ${problems.length}`;
-    return `${document} has ${count} problems; the first is at ${place}: ${asSentence(first.message)}`;
-}
-/**
- * Returns the first candidate that is `word` or a near miss of it, or undefined. A near miss has one missing, added or
- * changed character or two swapped neighbors, or differs only in capitalization, "-", "_" and spaces. The cost is
- * linear in the length of the arguments.
- */
-function nearMiss(word, candidates) {
-    for (const candidate of candidates) {
-        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
-            return candidate;
-    }
-    return undefined;
-}
-/** Returns `; did you mean "x"?` with the near miss, cleaned as foreign text; an empty text if there is none. */
-function didYouMean(word, candidates) {
-    const candidate = nearMiss(word, candidates);
-    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
-}
-function bareLetters(word) {
-    return word.toLowerCase().replace(/[-_ ]/g, '');
-}
-function isOneEditApart(a, b) {
-    if (Math.abs(a.length - b.length) > 1)
-        return false;
-    const shorter = Math.min(a.length, b.length);
-    let start = 0;
-    while (start < shorter && a[start] === b[start])
-        start++;
-    let end = 0;
-    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
-        end++;
-    const left = a.slice(start, a.length - end);
-    const right = b.slice(start, b.length - end);
-    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
-}
-
 ;// CONCATENATED MODULE: ./build/core/yaml/schema.js
 
 
@@ -28582,379 +29196,6 @@ function keysOfSchema(schema, path) {
         default:
             return [];
     }
-}
-
-// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
-var dist = __nccwpck_require__(8815);
-;// CONCATENATED MODULE: ./build/core/yaml/source.js
-
-
-
-
-const STRICT_YAML = {
-    version: '1.2',
-    schema: 'core',
-    merge: false,
-    resolveKnownTags: false,
-    stringKeys: true,
-    uniqueKeys: false,
-};
-/**
- * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: anchors,
- * aliases, tags outside the core schema, directives, more than one document, unreadable characters, any excess over
- * `limits` or `MAX_YAML_LEVELS`, and keys that are repeated, `__proto__` or not text. Reports only the first
- * `MAX_REPORTED_PROBLEMS`, and only the first mistake of a text that is not valid YAML. Never throws because of the
- * text.
- */
-function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
-    if (Buffer.byteLength(text) > limits.bytes)
-        return source_unreadable(file, `the file must be at most ${limits.bytes} bytes, but found more`);
-    const stranger = unreadableCharacter(text);
-    if (stranger !== undefined)
-        return source_unreadable(file, `the file must be UTF-8 text with LF or CRLF line endings, but it contains ${stranger}`);
-    const plain = text.replace(/^\uFEFF/, '');
-    const composed = yield* composeYaml(plain, limits, STRICT_YAML);
-    yield;
-    const mistake = firstSyntaxMistake(composed.complaints, plain);
-    return new ParsedSource(composed, file, mistake);
-}
-function source_unreadable(file, message) {
-    const start = { file, line: 1, column: 1 };
-    return {
-        problems: [problemAt(start, message)],
-        value: undefined,
-        positionOf: () => start,
-        positionOfKey: () => start,
-    };
-}
-class ParsedSource {
-    problems;
-    value;
-    #file;
-    #root;
-    #lines;
-    constructor(composed, file, mistake) {
-        this.#file = file;
-        this.#lines = composed.lines;
-        this.#root = composed.document?.contents ?? null;
-        const walked = walkNodes(this.#root);
-        this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
-            .toSorted((a, b) => a.offset - b.offset)
-            .slice(0, MAX_REPORTED_PROBLEMS)
-            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
-        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
-    }
-    positionOf(path) {
-        let node = this.#root;
-        for (const key of path) {
-            const child = source_childOf(node, key);
-            if (offsetOf(child) === undefined)
-                break;
-            node = child;
-        }
-        return this.#positionAt(offsetOf(node) ?? 0);
-    }
-    positionOfKey(path) {
-        let parent = this.#root;
-        for (const key of path.slice(0, -1))
-            parent = source_childOf(parent, key);
-        const offset = offsetOf(keyNodeOf(parent, path.at(-1)));
-        return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
-    }
-    #positionAt(offset) {
-        const { line, col } = this.#lines.linePos(offset);
-        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
-    }
-}
-function isSound({ complaints }) {
-    return complaints.every(({ isWarning }) => isWarning);
-}
-function syntaxFindings({ document, complaints }) {
-    const versionDirective = document?.directives.yaml.explicit
-        ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
-        : [];
-    const reported = complaints.map(complaint => ({
-        message: yamlComplaintSentence(complaint),
-        offset: complaint.offset,
-    }));
-    return [...versionDirective, ...reported];
-}
-function walkNodes(root) {
-    const findings = [];
-    const open = [root];
-    let hasAlias = false;
-    for (let node = open.pop(); node !== undefined; node = open.pop()) {
-        findings.push(...nodeFindings(node));
-        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
-        open.push(...childNodes(node).filter(child => child !== undefined));
-    }
-    return { findings, hasAlias };
-}
-function nodeFindings(node) {
-    if ((0,dist/* isAlias */.Vj)(node))
-        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
-    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
-    return [
-        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
-        ...keyFindings(node),
-    ];
-}
-function keyFindings(node) {
-    if (!(0,dist/* isMap */.jh)(node))
-        return [];
-    const seen = new Set();
-    return node.items.flatMap(({ key }) => {
-        const name = keyText(key);
-        const repeated = seen.has(name);
-        seen.add(name);
-        if (repeated)
-            return [finding(key, 'this key is already in the same map: remove or rename one of the two')];
-        return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
-    });
-}
-function childNodes(node) {
-    if (!(0,dist/* isCollection */.P3)(node))
-        return [];
-    return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
-}
-function source_childOf(node, key) {
-    if ((0,dist/* isMap */.jh)(node))
-        return pairAt(node, key)?.value;
-    return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
-}
-function keyNodeOf(node, key) {
-    return (0,dist/* isMap */.jh)(node) ? pairAt(node, key)?.key : undefined;
-}
-function finding(node, message) {
-    return { message, offset: offsetOf(node) ?? 0 };
-}
-function offsetOf(node) {
-    return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
-}
-const MAX_YAML_LEVELS = 32;
-/** After this many mistakes, the rest of a text is not read: nobody needs a longer list. */
-const MAX_YAML_COMPLAINTS = 100;
-/** This many lexemes take less than a millisecond. */
-const LEXEMES_BETWEEN_PAUSES = 256;
-/**
- * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever the
- * text contains. Used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
- * lexemes, beyond `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
- * Never throws because of the text.
- */
-function* composeYaml(text, limits, options) {
-    const lines = new dist/* LineCounter */.HN();
-    const complaints = new Complaints();
-    try {
-        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
-        return { document, complaints: complaints.list, lines };
-    }
-    catch (error) {
-        if (!(error instanceof Excess))
-            throw error;
-        complaints.close(error);
-        return { document: undefined, complaints: complaints.list, lines };
-    }
-}
-function* compose(tokens, complaints, { options, end }) {
-    const composer = new dist/* Composer */.Dk(options);
-    // The library's own handler would create an error object for each of 100,000 mistakes, and no option replaces it.
-    Reflect.set(composer, 'onError', complaints.take);
-    let hasDocument = false;
-    for (const token of tokens) {
-        yield;
-        if (token === undefined)
-            continue;
-        const complaint = tokenComplaint(token, hasDocument);
-        if (complaint !== undefined)
-            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
-        if (complaint?.code === 'MULTIPLE_DOCS')
-            break;
-        if (complaint === undefined)
-            for (const _ of composer.next(token))
-                ;
-        hasDocument ||= token.type === 'document';
-    }
-    const [document] = composer.end(true, end);
-    return document;
-}
-function tokenComplaint(token, hasDocument) {
-    if (token.type === 'error')
-        return { code: 'UNEXPECTED_TOKEN', message: token.message };
-    if (token.type === 'document' && hasDocument)
-        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
-    if (token.type === 'doc-end' && !hasDocument)
-        return { code: 'UNEXPECTED_TOKEN', message: 'Document end (...) before a document' };
-    return undefined;
-}
-/**
- * Also yields undefined, as a pause: the parser yields a whole document as one token, after the document's last lexeme.
- */
-function* limitedTokens(text, limits, lines) {
-    const parser = new dist/* Parser */.iX(lines.addNewLine);
-    let lexemes = 0;
-    lines.addNewLine(0);
-    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
-        lexemes++;
-        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
-            yield undefined;
-        if (lexemes > limits.lexemes)
-            throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line endings`, parser.offset);
-        yield* parser.next(lexeme);
-        if (isTooDeep(parser.stack))
-            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
-    }
-    yield* parser.end();
-}
-function isTooDeep(open) {
-    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
-}
-/** Thrown when the text exceeds a limit. */
-class Excess {
-    message;
-    offset;
-    constructor(message, offset) {
-        this.message = message;
-        this.offset = offset;
-    }
-}
-class Complaints {
-    list = [];
-    /** Replaces the library's error handler. Throws after too many mistakes: only an exception stops the library. */
-    take = (source, code, message, isWarning = false) => {
-        this.add({ code, message, offset: errorOffset(source), isWarning });
-    };
-    add(complaint) {
-        if (this.list.length >= MAX_YAML_COMPLAINTS)
-            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
-        this.list.push(complaint);
-    }
-    close({ message, offset }) {
-        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
-    }
-}
-function errorOffset(source) {
-    if (typeof source === 'number')
-        return source;
-    return 'offset' in source ? source.offset : source[0];
-}
-/** Without an index, finding the positions of thousands of mistakes in one map would take quadratic time. */
-const indexes = new WeakMap();
-/** Returns a map's first pair with this key, or undefined. */
-function pairAt(map, key) {
-    if (key === undefined)
-        return undefined;
-    const index = indexes.get(map) ?? indexOf(map);
-    indexes.set(map, index);
-    return index.get(key);
-}
-/** Returns a key as text; a key that is not a scalar becomes the empty text. */
-function keyText(key) {
-    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
-}
-function indexOf(map) {
-    // Of several pairs with the same key, a Map keeps the last. In the reversed list, that is the first pair of the YAML
-    // map.
-    return new Map(map.items.map((pair) => [keyText(pair.key), pair]).reverse());
-}
-/**
- * Returns only the first mistake. The library misreads the text after that mistake, so its other complaints mislead.
- */
-function firstSyntaxMistake(complaints, text) {
-    const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
-    if (first === undefined)
-        return undefined;
-    const isTwoLines = rest.some(({ code, offset }) => code === 'MULTILINE_IMPLICIT_KEY' && offset === first.offset);
-    const indented = first.code === 'BLOCK_AS_IMPLICIT_KEY' && isTwoLines ? nextLine(text, first.offset) : undefined;
-    return indented === undefined
-        ? { message: yamlComplaintSentence(first), offset: first.offset }
-        : { message: TOO_FAR, offset: indented };
-}
-const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
-/** The complaints about YAML that is valid but not accepted here. */
-const NOT_SYNTAX = new Set([
-    'BAD_DIRECTIVE',
-    'MULTIPLE_DOCS',
-    'NON_STRING_KEY',
-    'RESOURCE_EXHAUSTION',
-    'TAG_RESOLVE_FAILED',
-]);
-function isSyntax({ code, isWarning }) {
-    return !isWarning && !NOT_SYNTAX.has(code);
-}
-/**
- * Returns the offset of the line that the library reads as a part of the value above it. The library complains at that
- * value. Returns undefined for a value in quotes or brackets.
- */
-function nextLine(text, offset) {
-    const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
-    return found === undefined ? undefined : offset + found.length;
-}
-/**
- * The characters that YAML does not accept; U+FFFD, which stands for bytes that are not UTF-8; and a carriage return
- * without a line feed, which ends a line for YAML but not for our parser.
- */
-const source_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/**
- * Characters that end a line in YAML 1.1 but not in 1.2, and byte order marks after the first character, which only
- * some parsers skip.
- */
-const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
-/**
- * Returns the first character that cannot be read reliably, and its line: `U+0000 in line 3`. Undefined if there is
- * none.
- */
-function unreadableCharacter(text) {
-    return firstMatch(text, source_UNREADABLE);
-}
-/** Like `unreadableCharacter`, for characters that some YAML parsers read as the end of a line, or skip. */
-function ambiguousCharacter(text) {
-    return firstMatch(text, READ_DIFFERENTLY);
-}
-function firstMatch(text, pattern) {
-    const match = pattern.exec(text);
-    if (match === null)
-        return undefined;
-    const line = text.slice(0, match.index).split('\n').length;
-    return `${source_nameOf(match[0])} in line ${line}`;
-}
-function source_nameOf(character) {
-    if (character === '\ufffd')
-        return 'U+FFFD, or bytes that are not UTF-8,';
-    if (character === '\r')
-        return 'a carriage return without a line feed';
-    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
-}
-/**
- * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing from the file, which may
- * be the wrong file and contain secrets.
- */
-function yamlComplaintSentence({ code, message }) {
-    switch (code) {
-        case 'MULTIPLE_DOCS':
-            return 'the file must contain only one YAML document, but another begins here';
-        case 'TAB_AS_INDENT':
-            return 'tabs are not accepted as indentation: use spaces';
-        case 'RESOURCE_EXHAUSTION':
-            return `the file has ${message}: shorten or simplify it`;
-        case 'NON_STRING_KEY':
-            return 'keys must be text';
-        case 'TAG_RESOLVE_FAILED':
-            return 'tags (!) beyond the YAML core schema are not accepted: remove the tag';
-        case 'BAD_DIRECTIVE':
-            return 'directives (%) are not accepted: remove them';
-        case 'BAD_DQ_ESCAPE':
-            return 'not valid YAML: invalid escape sequence in double quotes';
-        default:
-            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
-    }
-}
-/** Removes the text that the parser quotes from the file: everything after a word and a colon. */
-function withoutQuote(message) {
-    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
-}
-function lowerFirst(message) {
-    return message.charAt(0).toLowerCase() + message.slice(1);
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/host-config.js
@@ -29280,14 +29521,11 @@ function tryToReadInstalled(layout) {
 
 
 
-
-
 /**
  * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
  * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
  * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
- * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded`
- * does. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
  * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 async function recover(host) {
@@ -29295,8 +29533,6 @@ async function recover(host) {
     await removeStrayTemporaries(layout, log);
     const wasPending = new Set(findPending(layout).map(nameOf));
     const recovered = await recoverJournal(host);
-    // No transaction moves a stranded tree, so no rollback moves it back.
-    requireNothingStranded(layout);
     const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)));
     await restorePending(host, pending);
     return recovered;
@@ -29423,26 +29659,9 @@ async function endRun(host, run) {
     const commit = findCommit(run.records);
     if (commit !== undefined)
         return await endCommitted(host, run, commit);
-    // Everything that follows reads the host's record.
-    const known = knownRecord(run);
-    const unwritten = known && (await tryToRestoreRecord(host, known));
     const request = rollbackOf(host, run);
     const ended = await endRolledBack(request, run, interruptedState(host, run.record));
-    return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
-}
-/**
- * Returns the record of the host as the run knew it. If the rollback of the run left a problem, all services that the
- * run changed are pending in this record, because the run may have noted any of them.
- */
-function knownRecord({ records, record: { facts } }) {
-    const found = findHostRecord(records);
-    if (found === undefined)
-        return undefined;
-    const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0;
-    const services = records.flatMap(entry => (entry.record === 'service' ? [entry.part] : []));
-    const unrestored = hasProblem ? services : [];
-    const installed = withPending(found.installed, row => isPendingAfter(row, { of: facts, unrestored }));
-    return { record: { ...found, installed } };
+    return { ...ended, hasLost: request.lost.length > 0 };
 }
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
@@ -29511,9 +29730,8 @@ function rollbackOf(host, run) {
     };
 }
 /** Ends a run that died after its commit: the new version stays. */
-async function endCommitted(host, run, commit) {
-    const { records } = run;
-    await finishCommitted(host, { removed: [], ...commit }, knownRecord(run));
+async function endCommitted(host, { records }, commit) {
+    await finishCommitted(host, commit);
     const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
     return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
 }
@@ -29534,7 +29752,6 @@ async function emptyStaging({ layout, log }, deploymentId) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/recovery/recover-host.js
-
 
 
 
@@ -29623,14 +29840,12 @@ function isAnyPending({ layout, hostConfig }) {
 }
 /**
  * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
- * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and `requireNothingStranded` do.
+ * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recover` do.
  */
 async function recoverHost(host, lockTimeoutMs) {
     requireSafeHost(host);
-    if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) {
-        requireNothingStranded(host.layout);
+    if (!pathExistsSync(host.layout.journal) && !isAnyPending(host))
         return undefined;
-    }
     requireOwnKinds(host.layout);
     const lock = await holdLock(host, lockTimeoutMs);
     try {
@@ -29661,9 +29876,9 @@ async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
 /**
  * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
  * prepares it for the report of the refused run, as far as that is possible. Returns `end`. Its outcome becomes
- * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
- * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
- * holder recovers the host itself. Returns the UntouchableHostError if the host must not be touched.
+ * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. Does
+ * not wait for the lock: a live holder recovers the host itself. Returns the UntouchableHostError if the host must not
+ * be touched.
  */
 async function recoverBeforeRefusal(host, end) {
     try {
@@ -29675,8 +29890,7 @@ async function recoverBeforeRefusal(host, end) {
         if (error instanceof UntouchableHostError)
             return error;
         const { code, message } = toDeployError(error);
-        const isUncertain = isInDoubt(host.layout) || strandedNames(host.layout).length > 0;
-        if (code === 'locked' || !isUncertain || end.error === null)
+        if (code === 'locked' || !isInDoubt(host.layout) || end.error === null)
             return end;
         const known = end.error.message;
         const both = known === message ? known : `${known} Also: ${message}`;
@@ -29833,8 +30047,8 @@ class DryRunResult {
     counts = { added: 0, changed: 0, removed: 0 };
     /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
     hasMore = false;
-    /** The changes to whole parts. */
-    parts = [];
+    /** The parts that would be removed, one sentence each. */
+    removals = [];
     /** Adds a change. Calls `sizes` only if the change is listed. */
     add(how, path, sizes) {
         this.counts[how]++;
@@ -29851,10 +30065,8 @@ class DryRunResult {
     }
     /** Summarizes the changes: `remove 1 part and change 3 files`. */
     inWords() {
-        const parts = ['move', 'remove'].flatMap(how => {
-            const count = this.parts.filter(part => part.how === how).length;
-            return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`];
-        });
+        const removed = this.removals.length;
+        const parts = removed === 0 ? [] : [`remove ${countInWords(removed, 'part')}`];
         if (this.count === 0)
             return listAll(parts) || 'change no file';
         return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`]);
@@ -29881,264 +30093,6 @@ function sizesInWords({ before, after }) {
         return before;
     const [, unit] = before.split(' ');
     return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} \u2192 ${after}` : `${before} \u2192 ${after}`;
-}
-
-;// CONCATENATED MODULE: ./build/core/yaml/strict.js
-
-
-
-
-/** Enough for the honest use of anchors, too few for a bomb. */
-const MAX_ALIAS_COUNT = 100;
-/** Numbers, in any notation of YAML 1.1, of YAML 1.2 or of a reader such as PyYAML. */
-const NUMBER = /^[-+]?(?:0b[01_]+|0x[\da-f_]+|0o[0-7_]+|\d[\d_]*(?::[0-5]?\d)*(?:\.[\d_]*)?(?:e[-+]?\d+)?|\.[\d_]+(?:e[-+]?\d+)?|\.inf|\.nan)$/i;
-/** Words that stand for a truth value, for nothing or for something else in at least one version of YAML. */
-const WORD = /^(?:~|null|y|yes|n|no|true|false|on|off|=|<<|)$/i;
-const DATE = /^\d{4}-(?:\d\d-\d\d$|\d\d?-\d\d?(?:t|\s+)\d\d?:\d\d:\d\d)/i;
-const TEXT_TAG = 'tag:yaml.org,2002:str';
-/** The reason a foreign text is refused. The message continues a sentence that begins with the file's name. */
-class StrictYamlProblem extends Error {
-    /** Whether the text could be read in more than one way, or costs too much. Otherwise, the text is not valid. */
-    isAmbiguous;
-    constructor(message, { isAmbiguous }) {
-        super(message);
-        this.isAmbiguous = isAmbiguous;
-    }
-}
-/**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
- * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws StrictYamlProblem if the
- * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
- */
-function readStrictYaml(text, limits) {
-    refuseAmbiguousText(text, limits);
-    const document = readDocument(runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
-    refuseAmbiguousNodes(document);
-    return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
-}
-/** Returns the node at `path`, or what it is an alias of; null for a key without a value, undefined without a key. */
-function nodeAt(document, path) {
-    return path.reduce((at, key) => {
-        if (!(0,dist/* isCollection */.P3)(at) || !at.has(key))
-            return undefined;
-        const node = at.get(key, true) ?? null;
-        return (0,dist/* isAlias */.Vj)(node) ? node.resolve(document) : node;
-    }, document.contents);
-}
-/** True for a scalar that every reader takes for the same text: it is in quotes, or looks like nothing but text. */
-function isTextForAll(node) {
-    if (!(0,dist/* isScalar */.jn)(node) || typeof node.value !== 'string')
-        return false;
-    if (node.tag !== undefined)
-        return node.tag === TEXT_TAG;
-    return node.type !== 'PLAIN' || ![NUMBER, WORD, DATE].some(form => form.test(node.value));
-}
-function refuseAmbiguousText(text, { bytes }) {
-    if (Buffer.byteLength(text) > bytes)
-        throw ambiguous(`must be at most ${bytes} bytes, but found more`);
-    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
-    if (stranger !== undefined)
-        throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, but found ${stranger}`);
-}
-function readDocument({ document, complaints }) {
-    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
-    if (excess !== undefined)
-        throw ambiguous(`has ${excess.message}`);
-    const mistake = complaints.find(({ isWarning }) => !isWarning);
-    if (mistake !== undefined || document === undefined)
-        throw malformed(`is not one valid YAML document (${cleanForeignText(mistake?.message ?? 'no document')})`);
-    return document;
-}
-/**
- * Refuses repeated keys, merge keys and keys that are not scalars, because their meaning depends on the parser. Also
- * refuses more aliases than `MAX_ALIAS_COUNT`.
- */
-function refuseAmbiguousNodes(document) {
-    let aliases = 0;
-    (0,dist/* visit */.YR)(document, {
-        Alias: () => {
-            aliases++;
-            if (aliases > MAX_ALIAS_COUNT)
-                throw ambiguous(`has more than ${MAX_ALIAS_COUNT} aliases`);
-        },
-        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
-    });
-}
-function refuseAmbiguousKeys(keys) {
-    const seen = new Set();
-    for (const key of keys) {
-        if (!(0,dist/* isScalar */.jn)(key))
-            throw ambiguous('must have plain keys, but found a list, a map or an alias as a key');
-        if (isMergeKey(key))
-            throw ambiguous('must write out the keys of its maps, but found a merge key (<<)');
-        const name = String(key.value);
-        if (seen.has(name))
-            throw ambiguous(`must have each key of a map only once, but found "${cleanForeignText(name, 60)}" twice`);
-        seen.add(name);
-    }
-}
-function isMergeKey({ value, type, tag }) {
-    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
-}
-function toPlainValue(read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        const reason = cleanForeignText(error instanceof Error ? error.message : String(error));
-        throw reason.startsWith('Excessive alias count')
-            ? ambiguous('has aliases of aliases that multiply its content')
-            : malformed(`cannot be read (${reason})`);
-    }
-}
-function ambiguous(message) {
-    return new StrictYamlProblem(message, { isAmbiguous: true });
-}
-function malformed(message) {
-    return new StrictYamlProblem(message, { isAmbiguous: false });
-}
-
-;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
-
-
-
-
-
-
-/** More digits than this are not the same number in every reader. */
-const MAX_VERSION_DIGITS = 15;
-const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
-/** Without `name` and `version`, whose characters count. */
-const plugin_yaml_schema = object({
-    execution_mode: schemas_nullish(schemas_string()),
-    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
-    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
-    envconfiguration: optional(unknown()),
-});
-const EXPECTED = {
-    execution_mode: 'text',
-    entry_point: 'a path',
-    environment: 'a map with the lists "required" and "optional" of names',
-};
-const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
-/**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
- * the other fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
- * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure, name,
- * version or other value of these fields in it. Ignores unknown keys.
- */
-function parsePluginYaml(text) {
-    const yaml = readYaml(text);
-    const parsed = plugin_yaml_schema.safeParse(yaml.value);
-    if (!parsed.success)
-        throw notAPlugin(plugin_yaml_problemOf(parsed.error));
-    const problem = unlikeTextProblem(yaml, parsed.data);
-    if (problem !== undefined)
-        throw invalid(problem);
-    return toPluginYaml(parsed.data, yaml.document);
-}
-/** Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not. */
-function pluginYamlProblem(yaml) {
-    const { data, error } = plugin_yaml_schema.safeParse(yaml.value);
-    return error === undefined ? unlikeTextProblem(yaml, data) : plugin_yaml_problemOf(error);
-}
-/** Returns what is wrong with the first value that is not the same text, or version, for all readers. */
-function unlikeTextProblem({ document }, { environment, ...data }) {
-    const names = ['required', 'optional'].flatMap(list => (environment?.[list] ?? []).map((_, index) => ['environment', list, index]));
-    const texts = ['execution_mode', 'entry_point'].filter(key => (data[key] ?? undefined) !== undefined);
-    for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names]) {
-        const node = nodeAt(document, path);
-        const isVersion = path[0] === 'version';
-        if (node === undefined || isTextForAll(node) || (isVersion && isCanonicalNumber(node)))
-            continue;
-        const except = isVersion ? `, nor a plain number of at most ${MAX_VERSION_DIGITS} digits` : '';
-        return `has a value at ${path.join('.')} that is not text for every YAML parser${except} (quote it)`;
-    }
-    return undefined;
-}
-/** True for a number that every reader reads alike, and that Python prints without an exponent. */
-function isCanonicalNumber(node) {
-    if (!(0,dist/* isScalar */.jn)(node) || node.type !== 'PLAIN' || node.tag !== undefined)
-        return false;
-    const written = node.source ?? '';
-    const isPlain = /^(?:0|[1-9]\d*)(?:\.\d+)?$/.test(written) && !written.startsWith('0.0000');
-    return isPlain && written.replace('.', '').length <= MAX_VERSION_DIGITS;
-}
-function plugin_yaml_problemOf({ issues }) {
-    const path = issues[0]?.path ?? [];
-    return path.length === 0
-        ? 'does not consist of lines "key: value", such as "version: 1.0.0"'
-        : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`;
-}
-function expectedAt([field]) {
-    const expected = EXPECTED[String(field)];
-    return expected === undefined ? '' : ` (${String(field)} must be ${expected})`;
-}
-function readYaml(text) {
-    try {
-        return readStrictYaml(text, PLUGIN_YAML_LIMITS);
-    }
-    catch (error) {
-        if (!(error instanceof StrictYamlProblem))
-            throw error;
-        throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
-    }
-}
-function toPluginYaml(data, document) {
-    return {
-        name: printedBy(nodeAt(document, ['name'])),
-        version: printedBy(nodeAt(document, ['version'])),
-        executionMode: data.execution_mode ?? undefined,
-        entryPoint: data.entry_point ?? undefined,
-        environment: {
-            required: data.environment?.required ?? [],
-            optional: data.environment?.optional ?? [],
-        },
-        // The host may read YAML 1.1, which has more words for true.
-        injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
-    };
-}
-/** Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros. */
-function printedBy(node) {
-    if (!(0,dist/* isScalar */.jn)(node))
-        return undefined;
-    return typeof node.value === 'string' ? node.value : node.source?.replace(/(\.\d+?)0+$/, '$1');
-}
-function notAPlugin(problem) {
-    return new ArtifactError('not_a_plugin', refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"));
-}
-function invalid(rule) {
-    return new ArtifactError('invalid_manifest', refusal(rule));
-}
-function refusal(problem, hint = '') {
-    return `The artifact's plugin.yaml ${problem}, so the artifact was refused. The publisher must fix plugin.yaml${hint}.`;
-}
-const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
-const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
-const directorySchema = schemas_nullish(schemas_string());
-/**
- * Reads a host framework's own `integration.yaml`. Returns the directory in which the framework looks for plugins,
- * relative to the project root; undefined if the file names none. Throws an Error whose message continues a sentence
- * that begins with the file's name.
- */
-function parseIntegrationYaml(text) {
-    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
-    const plugins = expect(rootSchema, value, 'must be a map')?.plugins;
-    const directory = expect(pluginsSchema, plugins, 'must have a map as "plugins"')?.directory;
-    const written = expect(directorySchema, directory, 'must have text as plugins.directory');
-    if (written === undefined || written === null)
-        return undefined;
-    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
-    if (found.success)
-        return found.data;
-    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
-    throw new Error(`has a plugins.directory that ${expected}, but found "${cleanForeignText(written, 100)}"`);
-}
-function expect(schema, value, rule) {
-    const parsed = schema.safeParse(value);
-    if (!parsed.success)
-        throw new Error(rule);
-    return parsed.data;
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/extracted-tree.js
@@ -30447,10 +30401,9 @@ function warnOfDrift({ record, tools }) {
     if (differing.length > 0)
         tools.log.warning(describeDrift(differing));
 }
-function entryOf({ layout }, { shelf, id }, difference) {
-    const installed = findInstalled(readInstalled(layout), { shelf, id });
-    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
-    const named = { shelf, id, ...directory, version: installed?.version ?? null };
+function entryOf({ layout }, place, difference) {
+    const installed = findInstalled(readInstalled(layout), place);
+    const named = { shelf: place.shelf, id: place.id, ...directoryIn(place), version: installed?.version ?? null };
     if (difference === undefined)
         return installed && { ...named, added: [], removed: [], changed: [], compared: false };
     if (!isModified(difference))
@@ -30506,12 +30459,14 @@ const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
  * files. The tree must have come from the same bytes, with the same keep-paths and `plugin.sig`, and no file may be
  * missing or changed. Returns undefined otherwise, or if only an extraction could show whether the trees are the same.
  */
-async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
+async function findIntactTree(deployment, { previous: { installed }, ...part }, { origin, sha256 }) {
     if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
         return undefined;
     if (!isSameList(installed.keep_paths, deployment.keepPaths))
         return undefined;
     const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
+    const { shelf, id, directory } = part;
+    const place = { shelf, id, directory };
     if (find === undefined || !(await isIntact(deployment, place)))
         return undefined;
     const tree = { place, identity: record_identityOf(installed), find, pluginYaml: undefined };
@@ -30527,7 +30482,7 @@ function hasRegularFile({ find }, path) {
  */
 async function keepIfIntact(deployment, part, origin) {
     const { installed } = part.previous;
-    if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
+    if (installed === undefined || !isFrom(installed, origin))
         return part;
     const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
     if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
@@ -30560,19 +30515,14 @@ function isRecordedTree({ layout, keepPaths }, part, installed) {
     const record = readTreeRecord(layout, installed);
     if (record === undefined)
         return false;
-    // Earlier versions of this action recorded no modes, but the same artifact has the same modes.
-    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
     const items = itemsOf(part.tree, keepPaths);
     for (const recorded of record)
-        if (!drift_isAlike(recorded, items.next().value, knowsMode))
+        if (!isAlike(recorded, items.next().value))
             return false;
     return items.next().done === true;
 }
-function drift_isAlike(recorded, item, knowsMode) {
-    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
-        return false;
-    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
-    return isSameKind && recorded.content === item.content;
+function isAlike(recorded, item) {
+    return ['path', 'sha256', 'kind', 'content'].every(key => recorded[key] === item?.[key]);
 }
 async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
     const { pluginSecretKey } = request;
@@ -30613,7 +30563,7 @@ function orIfUnreadable(otherwise, read) {
     }
 }
 function isSameList(recorded, asked) {
-    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
+    return JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan.js
@@ -31347,227 +31297,6 @@ function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
 }
 
-;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
-
-
-
-
-
-
-
-const INTEGRATION = 'integration.yaml';
-/**
- * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names a different directory than the operator does. If the operator names no directory and the file
- * cannot be used, warns and returns the recorded directory, or `plugins` without a record. Somebody may have damaged
- * the file to make plugins move.
- */
-function findPluginsDirectory(layout, { input, recorded }, log) {
-    const { directory, problem } = readHostsDirectory(layout);
-    if (input !== undefined) {
-        if (directory !== undefined && directory !== input)
-            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`);
-        return { directory: input, isOperators: true };
-    }
-    if (problem === undefined)
-        return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
-    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
-    log.warning(`${problem} This run uses ${used} as the plugins directory. Correct the file, or set plugins-directory.`);
-    return { directory: used, isOperators: false };
-}
-/**
- * Warns if the host does not load plugins from the directory in which a project installs them, or if the host's file
- * cannot be used.
- */
-function warnOfOtherDirectory(layout, directory, log) {
-    const { directory: asked, problem } = readHostsDirectory(layout);
-    if (problem !== undefined)
-        log.warning(`${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`);
-    if (asked === undefined || asked === directory)
-        return;
-    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`);
-}
-/**
- * Returns every directory in which this host may have plugins: the default one, the one in the host framework's own
- * file, and all recorded ones.
- */
-function knownDirectories(layout) {
-    const { directory } = readHostsDirectory(layout);
-    const hosts = directory === undefined ? [] : [directory];
-    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
-}
-/** Reads the host framework's own file, unless it is a symlink, which could lead to a secret of the runner's user. */
-function readHostsDirectory({ root }) {
-    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
-    try {
-        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text === undefined)
-            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
-        return { directory: parseIntegrationYaml(text) };
-    }
-    catch (error) {
-        const errno = errnoOf(error);
-        if (errno === 'ENOENT' || errno === 'ENOTDIR')
-            return {};
-        if (errno === 'ELOOP')
-            return { problem: `${path} is a symlink, which is not followed.` };
-        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
-        return { problem: `${path} ${reason}.` };
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/previous-install.js
-
-
-
-
-
-
-
-
-
-
-
-/** Reads the state of a part that will be installed in this place. */
-function readPreviousInstall(layout, target) {
-    const record = readHostRecord(layout);
-    const installed = findInstalled(record.installed, target);
-    const removed = findInstalled(record.removed, target);
-    const place = installed === undefined ? target : placeOf(installed);
-    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
-    return { place, installed, removed, version };
-}
-/**
- * Returns the place that this origin's settings and kept paths belong to: the former place of a removed part that
- * returns, otherwise the current place.
- */
-function formerPlace({ place, installed, removed }, origin) {
-    const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
-    return isReturning ? placeOf(removed) : place;
-}
-/**
- * Returns the versions from this origin that our record lists for an installed part (the installed one and the
- * snapshots), or none if the part is not installed. Versions from other origins cannot be compared with these.
- */
-function versionsFrom({ installed }, origin) {
-    if (installed === undefined)
-        return [];
-    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
-}
-/**
- * If nothing is in the place, returns the absolute path of the newest snapshot that contains kept paths of this origin,
- * if there is one. Otherwise returns undefined: a version in the place has its own kept paths.
- */
-function findLeftBehind(layout, previous, origin) {
-    const { place, installed, removed } = previous;
-    const row = installed ?? removed;
-    if (row === undefined || pathExistsSync(installPath(layout, place)))
-        return undefined;
-    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
-    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
-}
-/**
- * Returns the state that `latest` is compared with. A version from another origin is left out, because it says nothing
- * about the versions from this origin.
- */
-function stateFor({ installed, version }, origin) {
-    const isOurs = installed !== undefined && isFrom(installed, origin);
-    return { version: installed === undefined || isOurs ? version : null, isOurs };
-}
-/** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */
-function factsOfReplaced(layout, { installed, place }, log) {
-    if (installed !== undefined)
-        return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
-    if (!pathExistsSync(installPath(layout, place)))
-        return {};
-    log.notice(`This action has no record of ${placePath(place)}: a deployment replaces it and keeps it as a snapshot.`);
-    return { unrecorded: true };
-}
-/**
- * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place. With
- * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
- * part.
- */
-function previous_install_verifyPlace(previous, claim, log) {
-    const { origin } = claim;
-    const { place, installed, removed } = previous;
-    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
-        const owner = snapshot.origin ?? removed;
-        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${placePath(place)} contains kept paths of ${owner.slug} (${kept.join(', ')}). They stay in the snapshot.`);
-    }
-    if (installed === undefined || isFrom(installed, origin))
-        return;
-    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
-    if (!claim.allowTakeover)
-        throw placeTaken(place, owner, claim.chosenBy);
-    log.warning(`This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`);
-}
-/**
- * Does the same as `verifyPlace` for a part of a project. The project's publisher chooses the part's id and directory,
- * so an existing part with this id but without a record counts as someone else's. Neither the shelf nor the directory
- * of an existing part matters, because services and commands know parts by id alone.
- */
-function verifyProjectPlace(layout, place, claim) {
-    const recorded = new Set();
-    for (const shelf of ['plugins', 'extensions']) {
-        const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
-        previous_install_verifyPlace(known, claim, claim.log);
-        if (known.installed !== undefined)
-            recorded.add(findRealPath(layout, known.place));
-    }
-    for (const other of placesOf(layout, place)) {
-        const path = findRealPath(layout, other);
-        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
-            continue;
-        recorded.add(path);
-        if (!claim.allowTakeover)
-            throw placeTaken(other, 'a part that this action has no record of', claim.chosenBy);
-        claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`);
-    }
-}
-/** Returns every place on this host where a part with this id may be, or will be. */
-function placesOf(layout, { id, directory: chosen }) {
-    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
-    return directories.map(directory => placeAt(`${directory}/${id}`));
-}
-function findRealPath(layout, { directory, id }) {
-    const real = findRealDirectory(layout, directory);
-    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
-}
-const MAKE_WAY = {
-    operator: 'Use another id or project root',
-    publisher: 'Use another project root, or ask the publisher for another id',
-    rollback: 'Roll back to another version',
-};
-function placeTaken(place, owner, chosenBy) {
-    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. ${MAKE_WAY[chosenBy]}; if you mean to replace it, deploy with allow-takeover: true.`);
-}
-/** Returns the version in the plugin.yaml of a part without a record; null if there is no usable version. */
-function readForeignVersion(path) {
-    try {
-        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
-        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
-    }
-    catch {
-        return null;
-    }
-}
-/** Advice for the reader of an error, as a clause: how to install a part in a different directory. */
-const CHOOSE_ANOTHER = {
-    operator: 'choose another plugins directory',
-    host: 'choose another plugins directory',
-    publisher: 'ask the publisher for another plugins_dirname',
-    rollback: 'roll back to another version',
-};
-/** Advice for the reader of an error, as a clause: how to leave a part in its current directory. */
-const KEEP_PREVIOUS = {
-    operator: 'keep the previous plugins directory',
-    host: 'keep the previous plugins directory',
-    publisher: 'ask the publisher to keep the previous plugins_dirname',
-    rollback: 'roll back to another version',
-};
-
 ;// CONCATENATED MODULE: ./build/install/steps/context.js
 
 
@@ -31807,7 +31536,7 @@ function injectedEnvPath(layout, part) {
  */
 function willLackInjectedEnv({ layout, keepPaths }, part) {
     const tree = settings_treeOf(layout, part);
-    const sources = [tree, installPath(layout, part.previous.place), part.leftBehind];
+    const sources = [tree, installPath(layout, part), part.leftBehind];
     const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, INJECTED)));
     return !isThere && isSeedable(keepPaths, part) && !settings_isSigned(tree);
 }
@@ -31893,7 +31622,6 @@ function unusableSettings(path, found) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/idle.js
-
 
 
 
@@ -31994,18 +31722,14 @@ function namesOf(steps) {
 function writesSettings(steps, part) {
     return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
 }
-/**
- * Returns the absolute paths of the settings files that a plan's `write_env` steps will create for a part.
- * Omits settings that exist at the part's former place, because they move with the part.
- */
-function missingSettings(deployment, { steps, origin }, part) {
+/** Returns the absolute paths of the settings files that a plan's `write_env` steps will create for a part. */
+function missingSettings(deployment, { steps }, part) {
     if (!writesSettings(steps, part))
         return [];
     const { layout } = deployment;
-    const places = [part, formerPlace(part.previous, origin)];
-    const isThere = places.some(place => pathExistsSync(settingsPath(layout, place)));
+    const path = settingsPath(layout, part);
     return [
-        ...(isThere ? [] : [settingsPath(layout, part)]),
+        ...(pathExistsSync(path) ? [] : [path]),
         ...(willLackInjectedEnv(deployment, part) ? [injectedEnvPath(layout, part)] : []),
     ];
 }
@@ -32132,7 +31856,7 @@ async function listCaches({ deployment }, part, root) {
 }
 async function moveKeptAway(context, part, snapshot) {
     const { layout, keepPaths } = context.deployment;
-    const path = installPath(layout, part.previous.place);
+    const path = installPath(layout, part);
     const keeper = pathExistsSync(path) ? path : part.leftBehind;
     if (keeper === undefined)
         return [];
@@ -32307,7 +32031,6 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 
 
 
-
 /** The groups of moves, in their order. No move depends on another move in its group. */
 const GROUPS = [
     ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
@@ -32355,7 +32078,7 @@ async function planSwitches(context, { removed, prepared }, reach) {
     }
     for (const part of [...leaving, ...prepared.map(({ part }) => part)]) {
         reach(part);
-        await noteLeaving(context, 'previous' in part ? part.previous.place : part);
+        await noteLeaving(context, part);
     }
     context.deployment.tools.signal.throwIfAborted();
     const planned = [];
@@ -32379,7 +32102,7 @@ async function prepareParts(context, { parts, next }, reach = () => undefined) {
     const { layout, keepPaths, tools } = context.deployment;
     const found = parts.map(part => {
         reach(part);
-        const path = installPath(layout, part.previous.place);
+        const path = installPath(layout, part);
         const wasThere = pathExistsSync(path);
         const keeper = wasThere ? path : part.leftBehind;
         // Refuse kept paths that cannot be carried over, before anything is touched.
@@ -32426,8 +32149,8 @@ async function recordTree({ deployment }, { part, change }) {
     return part.recorded;
 }
 async function compareEach({ deployment }, parts) {
-    for (const { previous } of parts)
-        await deployment.drift.again(previous.place);
+    for (const part of parts)
+        await deployment.drift.again(part);
 }
 /**
  * Plans how a prepared part takes its place. Makes the directory that will contain the part, and makes room in
@@ -32438,15 +32161,13 @@ async function planReplacement(context, prepared) {
     const { deployment, results } = context;
     const { layout } = deployment;
     const { part, wasThere, recorded } = prepared;
-    const { place, version } = part.previous;
-    const old = installPath(layout, place);
+    const old = installPath(layout, part);
     await makeDirectory(context, part.directory);
     const isThere = pathExistsSync(old);
     const leftBehind = wasThere ? undefined : part.leftBehind;
     const keeper = isThere ? old : leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const snapshot = isThere ? await nextSnapshot(deployment, place, version) : undefined;
-    const settings = planSettingsMove(context, part);
+    const snapshot = isThere ? await nextSnapshot(deployment, part, part.previous.version) : undefined;
     const into = { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placePath(part) };
     return {
         part,
@@ -32459,13 +32180,12 @@ async function planReplacement(context, prepared) {
             const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, from);
             return keptMoves(deployment, { from, to: part.staged }, [...new Set([...kept, ...late])]);
         },
-        into: () => [into, ...settings.moves],
+        into: () => [into],
         async finish() {
-            const modified = snapshot && (await identifyReplaced(context, place, snapshot.path));
+            const modified = snapshot && (await identifyReplaced(context, part, snapshot.path));
             results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
             if (snapshot !== undefined)
-                await announceModified(deployment, place, snapshot);
-            settings.announce();
+                await announceModified(deployment, part, snapshot);
             return await switch_describe(context, prepared, modified);
         },
     };
@@ -32484,7 +32204,7 @@ async function switch_describe(context, prepared, modified) {
 /** Corrects the count of changes for files that were edited on this host, because these files were replaced, too. */
 async function countEdited({ deployment }, { part, change, recorded, wasThere }) {
     const { previous } = part;
-    const drift = await deployment.drift.of(previous.place);
+    const drift = await deployment.drift.of(part);
     if (!wasThere || previous.installed === undefined || !isModified(drift))
         return;
     try {
@@ -32593,31 +32313,6 @@ function switch_keyOf(service) {
     const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
     return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
 }
-/**
- * Plans the moves of the settings that the host has for a part. The settings follow the part to another directory, even
- * if the part was removed in between.
- */
-function planSettingsMove({ deployment, order }, { previous, ...part }) {
-    const { layout, tools } = deployment;
-    const former = formerPlace(previous, order.origin);
-    if (isSamePlace(former, part))
-        return { moves: [], announce: () => undefined };
-    const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)];
-    const { place, installed } = previous;
-    const [isThere, isTaken] = [pathExistsSync(from), pathExistsSync(to)];
-    const move = { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) };
-    return {
-        moves: isThere && !isTaken ? [move] : [],
-        announce() {
-            if (installed !== undefined)
-                tools.log.notice(`The part that was in ${installPath(layout, place)} is now in ${installPath(layout, part)}.`);
-            if (isThere && isTaken)
-                tools.log.notice(`${from} was not moved, because ${to} exists: remove ${from} when nothing needs it.`);
-            else if (isThere)
-                tools.log.notice(`The settings file ${from} was moved to ${to}.`);
-        },
-    };
-}
 
 ;// CONCATENATED MODULE: ./build/install/run/handover.js
 
@@ -32662,7 +32357,7 @@ function writeHandover(layout, facts, checks) {
     const parts = [...new Set(checks.map(({ id }) => id))];
     const textWith = (count) => {
         const left = { parts: parts.slice(0, count), left_out: parts.length - count };
-        const handover = { deployment_id, slug, started_at, installed: handover_digestOf(layout), ...left };
+        const handover = { deployment_id, slug, started_at, installed: digestOf(layout), ...left };
         return JSON.stringify(handover);
     };
     let count = parts.length;
@@ -32697,7 +32392,7 @@ function unlessLocked(error) {
 }
 async function checkLocked(host, handover) {
     const { layout, grace } = host;
-    if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
+    if (pathExistsSync(layout.journal) || digestOf(layout) !== handover.installed)
         return undefined;
     const checks = await handover_checksOf(host, handover);
     if (checks === undefined)
@@ -32740,7 +32435,7 @@ function withHealth(report, problems, { left_out: left }) {
     const healthy = problems.length > 0 ? false : left > 0 ? null : true;
     return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
 }
-function handover_digestOf({ installed }) {
+function digestOf({ installed }) {
     const text = readStateFileSync(installed);
     return text === undefined ? null : (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
 }
@@ -32893,7 +32588,7 @@ function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
     const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
     const isTakenOver = isBelow(takenOver);
-    const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
+    const kept = presentPaths(path, snapshot.keep_paths.filter(keep => !isTakenOver(keep)));
     if (kept.length > 0) {
         const isRemoved = !('previous' in part);
         const when = `you restore the snapshot${isRemoved ? ', or when the same project installs the part again' : ''}`;
@@ -33129,7 +32824,6 @@ async function findChanges(deployment, prepare) {
         for (const part of removals)
             noteRemoval(result, layout, part);
         for (const part of parts) {
-            noteMove(result, part);
             await noteDifferences(result, deployment, part);
             noteSettings(result, deployment, { part, order });
         }
@@ -33148,24 +32842,16 @@ async function makeFolder(parent) {
         throw toHostError(error, `making a folder in ${parent}`);
     }
 }
-function noteRemoval({ parts }, layout, part) {
+function noteRemoval({ removals }, layout, part) {
     if (!pathExistsSync(installPath(layout, part)))
         return;
-    parts.push({ how: 'remove', sentence: `${placePath(part)} would be removed and kept as a snapshot.` });
-}
-function noteMove({ parts }, part) {
-    const { installed, place } = part.previous;
-    if (installed === undefined || isSamePlace(place, part))
-        return;
-    const sentence = `${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`;
-    parts.push({ how: 'move', sentence });
+    removals.push(`${placePath(part)} would be removed and kept as a snapshot.`);
 }
 async function noteDifferences(result, deployment, part) {
     const { tools, layout } = deployment;
     if (part.intact !== undefined)
         return;
-    // The current path: a deployment may move the part to another directory.
-    const path = installPath(layout, part.previous.place);
+    const path = installPath(layout, part);
     const keepPaths = presentKeepPaths(deployment, part);
     const items = itemsIn(layout, part, keepPaths);
     const { added, uncounted, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal);
@@ -33192,9 +32878,9 @@ function fileSizeSync(path) {
  * Returns the keep-paths that exist on the host. The new version gets the other keep-paths from the artifact, if the
  * artifact contains them.
  */
-function presentKeepPaths({ layout, keepPaths }, { previous, leftBehind }) {
-    const path = installPath(layout, previous.place);
-    const keeper = pathExistsSync(path) ? path : leftBehind;
+function presentKeepPaths({ layout, keepPaths }, part) {
+    const path = installPath(layout, part);
+    const keeper = pathExistsSync(path) ? path : part.leftBehind;
     return keeper === undefined ? [] : presentPaths(keeper, keepPaths);
 }
 /** Notes the settings files that `write_env` steps would create. */
@@ -33203,7 +32889,7 @@ function noteSettings(result, deployment, { part, order }) {
         result.add('added', (0,external_node_path_namespaceObject.relative)(deployment.layout.root, path), () => ({ after: 'from its template' }));
 }
 function logResult(log, result) {
-    for (const { sentence } of result.parts)
+    for (const sentence of result.removals)
         log.info(sentence);
     for (const change of result.changes)
         log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`);
@@ -33437,7 +33123,6 @@ async function openSession(deployment) {
     const stagingFolder = stagingPath(layout, id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
     const journal = await record.startJournal({ path: layout.journal, redact: host.secrets.redact }, { reportAddress: host.sender?.address ?? null, keepPaths });
-    await journal.append({ record: 'host', file: fileOf(readHostRecord(layout)) });
     const transaction = beginTransaction({ root: layout.root, journal, log });
     return {
         stagingFolder,
@@ -33447,7 +33132,7 @@ async function openSession(deployment) {
             idle: findIdleSteps(deployment, order),
             results: new Map(),
         }),
-        finish: async (installation) => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
+        finish: async (installation) => await finishCommitted(host, installation),
         async noteEnd(end, isUnfinished = false) {
             const unfinished = isUnfinished ? { unfinished: true } : {};
             return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined;
@@ -33461,9 +33146,6 @@ async function openSession(deployment) {
         },
         async settle() {
             journal.close();
-            const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) });
-            if (unwritten !== undefined)
-                return log.warning(`${unwritten.message} The next run writes that file.`);
             const hasLost = transaction.lost.length > 0;
             await session_orWarn(log, async () => await endJournal(host, { id, hasLost }));
         },
@@ -33628,11 +33310,11 @@ function compareDotted(a, b) {
     return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
 }
 function compareSemantic(a, b) {
-    const [first, second] = [parse_default()(versions_completed(a)), parse_default()(versions_completed(b))];
+    const [first, second] = [parse_default()(completed(a)), parse_default()(completed(b))];
     return first === null || second === null ? undefined : compare_default()(first, second);
 }
 /** A short form such as `1.4` counts as `1.4.0`. */
-function versions_completed(version) {
+function completed(version) {
     return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
 }
 /** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
@@ -36703,7 +36385,8 @@ function countMagic(bytes) {
     return count;
 }
 
-;// CONCATENATED MODULE: ./build/install/host/relocation.js
+;// CONCATENATED MODULE: ./build/install/host/destination.js
+
 
 
 
@@ -36719,22 +36402,60 @@ function countMagic(bytes) {
  * Checks that a plugin can be in the directory chosen for it. A directory other than `plugins` must lead neither to
  * `extensions` nor to `.hub-deploy`, and may lead out of the project root only if the operator chose it. A publisher's
  * directory must have no other purpose. The plugin must neither be inside another part nor contain one, and must not
- * unexpectedly replace content without a record. `requireMovableData` must allow the move. A service always passes.
- * Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
+ * unexpectedly replace content without a record. A service always passes. Throws DeploymentError `unsafe_host` or
+ * `place_taken`, and file system errors.
  */
-async function verifyDestination(host, destination) {
-    const { layout } = host;
-    const { target, previous, chosenBy } = destination;
+function verifyDestination(layout, destination) {
+    const { target, chosenBy } = destination;
     if (target.directory === EXTENSIONS_DIRECTORY)
         return;
+    const row = findInstalled(readInstalled(layout), target);
     requireInside(layout, destination);
     if (chosenBy === 'publisher')
         refuseForeignDirectory(layout, target);
-    if (previous.installed === undefined || !isSamePlace(target, previous.place))
+    if (row === undefined || !isSamePlace(target, placeOf(row)))
         refuseBelowPart(layout, destination);
     refuseNesting(layout, destination);
-    refuseOccupied(layout, destination);
-    await requireMovableData(host, destination);
+    if (row === undefined)
+        refuseOccupied(layout, destination);
+}
+/**
+ * Requires that nothing of these plugins, not even their settings, is in another directory than the one chosen for
+ * them, because no run moves them there. Throws DeploymentError `place_taken`, which lists the commands that the
+ * operator must run first. After these commands, `presentRow` finds the plugin in its new directory.
+ */
+function requireInPlace(layout, destinations) {
+    const moves = destinations.flatMap(destination => movesTo(layout, destination));
+    const [first] = moves;
+    if (first === undefined)
+        return;
+    const names = new Set(moves.map(({ target, old }) => `${placePath(target)} in place of ${placePath(old)}`));
+    const folders = new Set(moves.map(({ to }) => (0,external_node_path_namespaceObject.dirname)(to)));
+    const commands = [
+        ...[...folders].filter(path => !pathExistsSync(path)).map(path => `mkdir -p ${quoted(path)}`),
+        ...moves.map(({ from, to }) => `mv -${pathExistsSync(to) ? 'i' : ''}T ${quoted(from)} ${quoted(to)}`),
+    ];
+    throw new DeploymentError('place_taken', `This run would use ${listAll([...names])}, but no run moves what is installed or its settings. Nothing was changed. Either ${KEEP_PREVIOUS[first.chosenBy]}, or run these commands and then run this again: ${commands.join(' && ')}`);
+}
+/** For a removed part that returns, only the settings may have to move: its files are in its snapshots. */
+function movesTo(layout, { target, chosenBy, origin }) {
+    const { installed, removed } = readHostRecord(layout);
+    const returning = findInstalled(removed, target);
+    const row = findInstalled(installed, target) ?? (returning && isFrom(returning, origin) ? returning : undefined);
+    if (row === undefined)
+        return [];
+    const old = placeOf(row);
+    if (findRealPath(layout, old) === findRealPath(layout, target))
+        return [];
+    const paths = [
+        ...('version' in row ? [{ from: installPath(layout, old), to: installPath(layout, target) }] : []),
+        { from: settingsPath(layout, old), to: settingsPath(layout, target) },
+    ];
+    return paths.filter(({ from }) => pathExistsSync(from)).map(path => ({ old, target, chosenBy, ...path }));
+}
+/** Quotes a path for a shell, if that is necessary. */
+function quoted(path) {
+    return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
 /** A directory that the operator chose may lead out of the root through a symlink, and so may `plugins`. */
 function requireInside(layout, { target: { directory }, chosenBy }) {
@@ -36751,9 +36472,15 @@ function requireInside(layout, { target: { directory }, chosenBy }) {
 /** A publisher must not add plugins to a directory that has another purpose, such as the host framework's source. */
 function refuseForeignDirectory(layout, { directory }) {
     const found = (0,external_node_path_namespaceObject.relative)(layout.root, nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory)));
-    if (found === '' || knownDirectories(layout).includes(directory))
+    if (found === '' || knownDirectories(layout).includes(directory) || hasMovedPlugin(layout, directory))
         return;
     throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists and is not known to be for plugins. Nothing was changed. If it is for plugins, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
+}
+/** True if the operator has moved one of our plugins, or the settings of a removed one, to this directory. */
+function hasMovedPlugin(layout, directory) {
+    const { installed, removed } = readHostRecord(layout);
+    const hasSettings = (row) => pathExistsSync(settingsPath(layout, { ...placeOf(row), directory }));
+    return installed.some(row => presentRow(layout, row, directory) !== row) || removed.some(hasSettings);
 }
 /**
  * Each subdirectory of a directory of parts, with everything in it, belongs to the part of that name, whichever process
@@ -36763,7 +36490,7 @@ function refuseBelowPart(layout, { target: { directory }, chosenBy }) {
     const path = realDirectory(layout, directory);
     for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
         const other = findRealDirectory(layout, shelf);
-        if (other === undefined || !relocation_isBelow(path, other))
+        if (other === undefined || !destination_isBelow(path, other))
             continue;
         const [id] = (0,external_node_path_namespaceObject.relative)(other, path).split('/');
         throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. A plugins directory must not be below ${shelf}: ${CHOOSE_ANOTHER[chosenBy]}.`);
@@ -36777,9 +36504,9 @@ function refuseNesting(layout, { target, chosenBy }) {
         if (placeName(place) === placeName(target) && isSamePlace(place, target))
             continue;
         const other = realPath(layout, place);
-        if (path !== other && !relocation_isBelow(path, other) && !relocation_isBelow(other, path))
+        if (path !== other && !destination_isBelow(path, other) && !destination_isBelow(other, path))
             continue;
-        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : relocation_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`);
+        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : destination_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`);
     }
 }
 /**
@@ -36792,87 +36519,21 @@ const REPLACE = {
     publisher: '; or, to replace it, set allow-takeover: true',
     rollback: `, or ${CHOOSE_ANOTHER.rollback}`,
 };
-function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
+function refuseOccupied(layout, { target, chosenBy, allowTakeover }) {
     const path = installPath(layout, target);
-    const isMoving = !isSamePlace(target, previous.place);
     const isChosen = chosenBy === 'operator' || target.directory === DEFAULT_PLUGINS_DIRECTORY;
-    const isExpected = !isMoving && (previous.installed !== undefined || isChosen || allowTakeover);
-    if (isExpected || !pathExistsSync(path))
+    if (isChosen || allowTakeover || !pathExistsSync(path))
         return;
-    const why = isMoving
-        ? `${placePath(previous.place)} must move there. Move ${path} away, or ${KEEP_PREVIOUS[chosenBy]}`
-        : `you did not choose this directory. Move ${path} away${REPLACE[chosenBy]}`;
-    throw new DeploymentError('place_taken', `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`);
+    throw new DeploymentError('place_taken', `${placePath(target)} is taken: this action has no record of what is there, and you did not choose this directory. Move ${path} away${REPLACE[chosenBy]}. Nothing was changed.`);
 }
-function relocation_isBelow(path, other) {
+function destination_isBelow(path, other) {
     return path.startsWith(`${other}/`);
 }
 function realPath(layout, { directory, id }) {
     return (0,external_node_path_namespaceObject.join)(realDirectory(layout, directory), id);
 }
-/**
- * Checks that a part keeps this host's data (the settings, and the targets of symlinks in the kept paths) when the
- * part's directory changes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
- */
-async function requireMovableData(host, move) {
-    if (isSamePlace(move.target, formerPlace(move.previous, move.origin)))
-        return;
-    requireMovableSettings(host.layout, move);
-    await requireMovableLinks(host, move);
-}
-/**
- * Refuses settings that are not a regular file, because the target of a symlink may be relative to the symlink's
- * directory. If both places have settings, only the operator may choose between them.
- */
-function requireMovableSettings(layout, { target, previous, origin, chosenBy }) {
-    const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)];
-    const found = lstatIfPresentSync(from);
-    if (found === undefined)
-        return;
-    if (pathExistsSync(to)) {
-        if (chosenBy === 'operator')
-            return;
-        throw new DeploymentError('place_taken', `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now. Nothing was changed. Remove whichever of the two must not be used, or ${KEEP_PREVIOUS[chosenBy]}.`);
-    }
-    if (found.isFile())
-        return;
-    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}. Nothing was changed. Move the settings yourself, or ${KEEP_PREVIOUS[chosenBy]}.`);
-}
-async function requireMovableLinks({ layout, keepPaths }, move) {
-    const { target, previous, origin, chosenBy } = move;
-    const [former, old] = [formerPlace(previous, origin), installPath(layout, previous.place)];
-    const keeper = pathExistsSync(old) ? old : findLeftBehind(layout, previous, origin);
-    const directory = findRealDirectory(layout, former.directory);
-    if (keeper === undefined || directory === undefined)
-        return;
-    const [before, after] = [(0,external_node_path_namespaceObject.join)(directory, former.id), (0,external_node_path_namespaceObject.join)(realDirectory(layout, target.directory), target.id)];
-    for (const { path, link } of await keptLinks(keeper, keepPaths)) {
-        const [leads, wouldLead] = [before, after].map(place => (0,external_node_path_namespaceObject.resolve)(place, (0,external_node_path_namespaceObject.dirname)(path), link));
-        const isInside = `${leads}/`.startsWith(`${before}/`);
-        if (isInside ? !(0,external_node_path_namespaceObject.isAbsolute)(link) : leads === wouldLead)
-            continue;
-        throw new DeploymentError('unsafe_host', `Among the kept paths, ${(0,external_node_path_namespaceObject.join)(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or ${KEEP_PREVIOUS[chosenBy]}.`);
-    }
-}
-/** Returns each symlink that is a kept path, or is inside a kept path. */
-async function keptLinks(root, keepPaths) {
-    const found = [];
-    for (const kept of presentPaths(root, keepPaths)) {
-        const path = (0,external_node_path_namespaceObject.join)(root, kept);
-        const stat = lstatIfPresentSync(path);
-        if (stat?.isSymbolicLink())
-            found.push({ path: kept, link: (0,external_node_fs_namespaceObject.readlinkSync)(path) });
-        if (!stat?.isDirectory())
-            continue;
-        for (const entry of await walkTree(path))
-            if (entry.type === 'symlink')
-                found.push({ path: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(path, entry.path)), link: entry.target });
-    }
-    return found;
-}
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
-
 
 
 
@@ -36911,14 +36572,16 @@ async function findTarget(deployment, plan) {
     await record.update({
         previous_version: previous.version,
         ...directoryIn(place),
-        ...factsOfReplaced(layout, previous, tools.log),
+        ...factsOfReplaced(layout, { ...place, previous }, tools.log),
     });
     const { allowTakeover } = request;
     const origin = originOf(deployment);
-    previous_install_verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log);
-    await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin });
+    verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log);
+    const destination = { target: place, chosenBy, allowTakeover, origin };
+    verifyDestination(layout, destination);
+    requireInPlace(layout, [destination]);
     if (!request.dryRun)
-        checkPlaces(deployment, previous.place, place);
+        checkHost(deployment, place);
     return { plan, place, previous };
 }
 /**
@@ -36975,9 +36638,7 @@ async function extractArtifact(deployment, accepted, folder) {
 async function findSameVersion(deployment, fetched) {
     const { target, verified } = fetched;
     const source = { origin: originOf(deployment), sha256: verified.sha256 };
-    if (!isSamePlace(target.place, target.previous.place))
-        return undefined;
-    const installed = await findIntactTree(deployment, target.previous, source);
+    const installed = await findIntactTree(deployment, { ...target.place, previous: target.previous }, source);
     if (installed === undefined)
         return undefined;
     const { pluginYaml } = installed;
@@ -37045,7 +36706,7 @@ async function sign(deployment, { target, pluginYaml }, { staged, tree }) {
     noticeNoSigning(deployment);
     if (pluginYaml === undefined)
         return tree;
-    const { place } = target.previous;
+    const { place } = target;
     const kept = { installed: installPath(layout, place), keepPaths, log: tools.log };
     return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey);
 }
@@ -37085,23 +36746,19 @@ function choosePlace(deployment, { id }) {
     if (shelf === 'extensions')
         return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' };
     const installed = findInstalled(readInstalled(layout), { shelf, id });
-    const known = { input: request.pluginsDirectory, recorded: installed && placeOf(installed).directory };
-    const found = findPluginsDirectory(layout, known, tools.log);
-    const { isOperators } = found;
-    const directory = known.recorded !== undefined && prepare_isSame(layout, found, known.recorded) ? known.recorded : found.directory;
+    const recorded = installed && placeOf(installed).directory;
+    const known = { input: request.pluginsDirectory, recorded, otherwise: usualDirectory(shelf) };
+    const { directory, isOperators } = findPluginsDirectory(layout, known, tools.log);
     for (const accepted of requireSafeDestination(host, directory))
         tools.log.warning(accepted);
     return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' };
 }
-/** True if both paths lead to the same directory, for example by a symlink. In that case, nothing has to be moved. */
-function prepare_isSame(layout, { directory }, recorded) {
-    const real = findRealDirectory(layout, directory);
-    return real !== undefined && real === findRealDirectory(layout, recorded);
-}
-/** Returns the place in which a part is installed, or its usual place if it is not installed. */
-function installedPlace({ layout, shelf }, id) {
+/** Returns the place in which a part is installed (see `presentRow`), or its usual place if it is not installed. */
+function installedPlace({ layout, shelf, request }, id) {
     const installed = findInstalled(readInstalled(layout), { shelf, id });
-    return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed);
+    if (installed === undefined)
+        return { shelf, id, directory: usualDirectory(shelf) };
+    return placeOf(presentRow(layout, installed, request.pluginsDirectory ?? readHostsDirectory(layout).directory));
 }
 /**
  * Refuses a default plan if an earlier plan installed the same slug under a different id. The default plan would
@@ -39796,14 +39453,14 @@ const MAX_PARTS = 20;
 const MAX_STEPS = 20;
 /** Lists the parts and files that a real run would change, and the steps that it would run. */
 function dryRunBlocks(dryRun, steps) {
-    const { changes, parts, count } = dryRun;
+    const { changes, removals, count } = dryRun;
     const rows = changes
         .slice(0, MAX_ROWS)
         .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)]);
     const more = count - rows.length;
     return [
         'This was a dry run: nothing below project-root was written, and nothing was reported.',
-        ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
+        ...removals.slice(0, MAX_PARTS).map(sentence => cellOf(sentence, MAX_PATH_CHARS * 3)),
         ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
         ...(more > 0 ? [`And ${dryRun.countInWords(more, 'more file')}. A real run would ${dryRun.inDetail()}.`] : []),
         ...stepsLine(steps),
@@ -40742,7 +40399,7 @@ function deployment_namesOf(subject, slug) {
  */
 function readKeepPaths(layout, request) {
     try {
-        const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? []);
+        const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths);
         return uniteKeepPaths(installed, leftByRemovedParts(layout, request));
     }
     catch {
@@ -42103,8 +41760,8 @@ async function stagePart(deployment, source, part) {
         return { ...facts, environment: both(environment, installed.pluginYaml), intact: installed.identity };
     }
     const origin = { contract: 'project', slug: request.projectId };
-    const leftBehind = findLeftBehind(layout, previous, origin);
-    const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, previous, leftBehind });
+    const leftBehind = findLeftBehind(layout, { shelf, id, directory, previous }, origin);
+    const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, leftBehind });
     const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind };
     return await keepIfIntact(deployment, newPart, origin);
 }
@@ -42118,13 +41775,13 @@ function parts_versionOf(source, part, { installed: row }) {
     const stays = isSourced(part) && findUnchanged(source, part) !== undefined;
     return stays ? { version: row?.version ?? part.version, source: row?.source } : { version: part.version };
 }
-async function signPart({ layout, keepPaths, request, tools }, { content, tree, supplied }, { shelf, id, folder, previous, leftBehind }) {
+async function signPart({ layout, keepPaths, request, tools }, { content, tree, supplied }, { shelf, id, directory, folder, leftBehind }) {
     const placed = supplied.get(placeName({ shelf, id }));
     const { staged, tree: shipped } = placed ?? { staged: (0,external_node_path_namespaceObject.join)(content, folder), tree: treeBelow(tree, folder) };
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPartPluginYaml({ shelf, id }, staged) : undefined;
     if (pluginYaml === undefined)
         return { staged, tree: shipped, pluginYaml };
-    const installed = leftBehind ?? installPath(layout, previous.place);
+    const installed = leftBehind ?? installPath(layout, { shelf, id, directory });
     const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log };
     return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml };
 }
@@ -43389,7 +43046,8 @@ async function findInstalledParts(deployment, sha256) {
     const origin = { contract: 'project', slug: request.projectId };
     const found = new Map();
     for (const part of readInstalledParts(deployment, request.projectId)) {
-        const installed = await findIntactTree(deployment, readPreviousInstall(layout, part), { origin, sha256 });
+        const replaced = { ...part, previous: readPreviousInstall(layout, part) };
+        const installed = await findIntactTree(deployment, replaced, { origin, sha256 });
         if (installed !== undefined)
             found.set(placeName(part), installed);
     }
@@ -43438,12 +43096,11 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     const { manifest } = project;
     tools.secrets.know(manifest.parts.map(({ shelf, id, version, folder }) => [`${shelf}/${id}`, version, folder]));
     const { bound, skipped } = bindPlan(deployment, project, hostConfig);
-    const installed = readInstalledParts(deployment, request.projectId);
+    const installed = readPresentParts(deployment, manifest);
     const removals = installed.filter(part => !isAmong(manifest.parts, part));
     verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig });
     warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log);
-    for (const part of bound.parts)
-        await checkPart(deployment, part);
+    checkParts(deployment, bound.parts, removals);
     for (const { shelf, id } of bound.notInstalled)
         tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it, so this run does not.`);
     for (const part of installed)
@@ -43465,18 +43122,27 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
         origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
     };
 }
-/** Checks that a part can be installed in its place, and that its present and its new directory are safe to use. */
-async function checkPart(deployment, target) {
+/** Returns the project's installed parts, each in its present directory. */
+function readPresentParts(deployment, { pluginsDirname }) {
+    return readInstalledParts(deployment, deployment.request.projectId).map(part => {
+        const installed = presentRow(deployment.layout, part.installed, pluginsDirname);
+        return { ...placeOf(installed), installed };
+    });
+}
+/** Checks that each part can be installed in its place, that no part is elsewhere, and that all directories are safe. */
+function checkParts(deployment, parts, removals) {
     const { host, layout, request, tools } = deployment;
-    const previous = readPreviousInstall(layout, target);
     const { allowTakeover, projectId } = request;
-    const origin = { contract: 'project', slug: projectId };
-    const directories = [target, formerPlace(previous, origin)].map(({ directory }) => directory);
-    for (const directory of new Set(directories))
+    for (const directory of new Set([...parts, ...removals].map(part => part.directory)))
         for (const accepted of requireSafeDestination(host, directory))
             tools.log.warning(accepted);
-    await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin });
-    checkPlaces(deployment, previous.place, target);
+    const origin = { contract: 'project', slug: projectId };
+    const destinations = parts.map(target => ({ target, chosenBy: 'publisher', allowTakeover, origin }));
+    for (const destination of destinations)
+        verifyDestination(layout, destination);
+    requireInPlace(layout, destinations);
+    for (const part of parts)
+        checkHost(deployment, part);
 }
 /**
  * The publisher chooses the ids, so no id may reach a service that is not the project's. No id may reach the place of
@@ -44966,9 +44632,7 @@ function bindToProject({ origin, version, parts }, plan) {
 function readEnvironment({ layout }, part) {
     if (part.shelf !== 'plugins')
         return NO_SETTINGS;
-    const root = part.retained === undefined
-        ? installPath(layout, part.previous.place)
-        : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+    const root = part.retained === undefined ? installPath(layout, part) : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
     try {
         return environmentOf(readPluginYaml(root));
     }
@@ -45110,6 +44774,7 @@ function plan_inWords({ changed, removed, added, instead }) {
 
 
 
+
 /**
  * Finds the snapshots to restore, and checks that this host can switch to them. A dry run only reads. Throws
  * DeploymentError `no_snapshot` (which lists the versions that could be restored), `snapshot_modified`, `place_taken`,
@@ -45122,9 +44787,10 @@ async function target_findTarget(rollback) {
     const { version } = target;
     const known = { version, version_source: 'snapshot', ...identityIn(target), ...placeIn(target) };
     await record.update(known);
+    checkDestinations(rollback, target);
     if (!request.dryRun)
         for (const part of [...target.parts, ...target.removals])
-            await requireRestorable(rollback, part, target.origin);
+            requireRestorable(rollback, part);
     return target;
 }
 /** A project's plugins, or else the directory of the only part. */
@@ -45148,27 +44814,40 @@ async function choose(rollback) {
         throw refusals_notInstalled(subject);
     return subject.contract === 'project'
         ? await findProjectTarget(rollback, subject.projectId, rows)
-        : await findPartTarget(rollback, placeOf(row), row);
+        : await findPartTarget(rollback, target_choosePlace(rollback, row), row);
 }
-/** Checks both directories if a part moves: an earlier version of a project may have used another plugins directory. */
-async function checkDestination(rollback, target, origin) {
-    const { host, layout, request, tools } = rollback;
-    const { previous } = target;
-    const former = formerPlace(previous, origin);
-    if (isSamePlace(former, target))
-        return;
-    for (const directory of [target.directory, former.directory])
+/**
+ * Returns the place of a restored part: for a plugin, in the directory that the host's own file names, else where it is
+ * installed.
+ */
+function target_choosePlace({ layout, tools }, row) {
+    const place = placeOf(row);
+    if (place.shelf === 'extensions')
+        return place;
+    const { directory } = findPluginsDirectory(layout, { input: undefined, recorded: place.directory, otherwise: place.directory }, tools.log);
+    return { ...place, directory };
+}
+/** Checks that each part can be in the directory of the restored version, and that no part is elsewhere. */
+function checkDestinations({ host, layout, request, tools }, { parts, removals, origin }) {
+    const { allowTakeover } = request;
+    for (const directory of new Set([...parts, ...removals].map(part => part.directory)))
         for (const accepted of requireSafeDestination(host, directory))
             tools.log.warning(accepted);
-    const keepPaths = 'keepPaths' in target ? target.keepPaths : rollback.keepPaths;
-    const { allowTakeover } = request;
-    await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'rollback', allowTakeover, origin });
-    checkHost(rollback, previous.place);
+    const record = readHostRecord(layout);
+    const rows = [...record.installed, ...record.removed];
+    const isElsewhere = (part) => {
+        const row = findInstalled(rows, part);
+        return row !== undefined && !isSamePlace(placeOf(row), part);
+    };
+    const destinations = parts
+        .filter(isElsewhere)
+        .map(target => ({ target, chosenBy: 'rollback', allowTakeover, origin }));
+    for (const destination of destinations)
+        verifyDestination(layout, destination);
+    requireInPlace(layout, destinations);
 }
-async function requireRestorable(rollback, part, origin) {
+function requireRestorable(rollback, part) {
     const { layout } = rollback;
-    if ('previous' in part)
-        await checkDestination(rollback, part, origin);
     checkHost(rollback, part);
     if (!('retained' in part) || part.retained === undefined)
         return;
@@ -45190,7 +44869,8 @@ async function findPartTarget(rollback, place, row) {
 }
 async function choosePart(rollback, { place, origin, row }) {
     const { toVersion } = rollback.request;
-    if (target_isNamed(row.version, toVersion) && (await target_isIntact(rollback, place)))
+    const present = placeOf(presentRow(rollback.layout, row, place.directory));
+    if (target_isNamed(row.version, toVersion) && (await target_isIntact(rollback, present)))
         return keepInstalled(rollback, { place, origin, returning: target_versionIn(row) });
     const snapshot = chooseSnapshot(rollback, place, row);
     const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot;
@@ -45241,7 +44921,9 @@ async function findProjectTarget(rollback, slug, rows) {
     for (const part of parts)
         verifyProjectPlace(rollback.layout, part, claim);
     const returning = new Set(parts.map(placeName));
-    const installed = rows.map(row => ({ ...placeOf(row), installed: row }));
+    const directory = parts.find(({ shelf }) => shelf === 'plugins')?.directory;
+    const present = rows.map(row => presentRow(rollback.layout, row, directory));
+    const installed = present.map(row => ({ ...placeOf(row), installed: row }));
     const plugins = parts.filter(({ shelf }) => shelf === 'plugins').map(({ id, version: own }) => ({ id, version: own }));
     return {
         version,
@@ -45319,9 +45001,10 @@ async function target_findPart(rollback, origin, part) {
     const target = { place, origin, returning };
     const record = readHostRecord(rollback.layout);
     const row = findInstalled(record.installed, place);
-    const isThere = row !== undefined && isSamePlace(placeOf(row), place);
-    if (isThere && isFrom(row, origin) && isSameTree(row, part))
-        return (await target_isIntact(rollback, place)) ? keepInstalled(rollback, target) : changedPart(place);
+    if (row !== undefined && isFrom(row, origin) && isSameTree(row, part)) {
+        const present = placeOf(presentRow(rollback.layout, row, place.directory));
+        return (await target_isIntact(rollback, present)) ? keepInstalled(rollback, target) : changedPart(place);
+    }
     const retained = findInstalled([...record.installed, ...record.removed], place);
     const snapshots = retained === undefined ? [] : snapshotsFrom(retained, origin);
     const snapshot = findSnapshot(rollback, { place, snapshots }, part);
@@ -45356,7 +45039,7 @@ function keepInstalled({ layout }, { place, returning }) {
 function takeRetained({ layout, keepPaths }, { place, origin, returning }, retained) {
     const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths);
     const previous = readPreviousInstall(layout, place);
-    const newest = findLeftBehind(layout, previous, origin);
+    const newest = findLeftBehind(layout, { ...place, previous }, origin);
     const leftBehind = newest === (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), retained.name) ? undefined : newest;
     return { ...place, ...target_versionOf(returning), previous, retained, returning, keepPaths: allPaths, leftBehind };
 }
@@ -45598,18 +45281,18 @@ async function rollback_refuse(inputs, tools) {
 
 
 
+
 /** True if a part differs, or may differ, from what was installed or from the artifact. */
 function isPartDrifted({ row, drift }) {
     return drift !== undefined || row.modified === true;
 }
 /**
- * True if a part was restored from a modified snapshot, if installed files differ or could not be compared for a
- * lasting reason, or if the host's record is lost. Undefined while a deployment, in progress or interrupted, makes the
- * answer unknown.
+ * True if a part was restored from a modified snapshot, or if installed files differ or could not be compared for a
+ * lasting reason. Undefined while a deployment, in progress or interrupted, makes the answer unknown.
  */
-function isDrifted({ activity, parts, isRecordLost }) {
+function isDrifted({ activity, parts }) {
     const found = parts.flatMap(({ drift }) => drift ?? []);
-    if (isRecordLost || parts.some(({ row }) => row.modified))
+    if (parts.some(({ row }) => row.modified))
         return true;
     if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing))
         return true;
@@ -45627,7 +45310,7 @@ const status_MAX_ATTEMPTS = 3;
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory,
  * DeploymentError `inconsistent` for a damaged record, and file system errors as `toHostError` returns them. Also
- * throws as `requireSafeHost`, `requireOwnKinds`, `readActivity` and `requireNothingStranded` do.
+ * throws as `requireSafeHost`, `requireOwnKinds` and `readActivity` do.
  */
 async function inspectHost(request, { log, signal }) {
     const { layout } = request;
@@ -45653,11 +45336,9 @@ async function inspectHost(request, { log, signal }) {
 }
 async function examine({ layout, keepPaths }, signal) {
     const activity = await readActivity(layout, signal);
-    // A live run reports a stranded path itself, or moves it back.
-    if (activity.kind !== 'busy')
-        requireNothingStranded(layout);
     const record = readRecord(layout, activity);
-    const rows = record.installed;
+    const { directory } = readHostsDirectory(layout);
+    const rows = record.installed.map(row => presentRow(layout, row, directory));
     const setting = { layout, keepPaths, signal, room: MAX_PATHS };
     const parts = [];
     for (const row of rows)
@@ -45668,20 +45349,14 @@ async function examine({ layout, keepPaths }, signal) {
         parts,
         snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
         unrecorded,
-        isRecordLost: unrecorded.length > 0 && !pathExistsSync(layout.installed) && hasTreeRecords(layout),
         isKnown: pathExistsSync(layout.own),
     };
 }
-/**
- * Returns the record with the commit of a dead run, if there is one. The journal of a dead run contains a copy of the
- * record. The copy counts if the run has not committed, even if another process has since changed the file. The copy
- * also counts if the run has committed but the file is gone. The recovery writes the file again, with the commit.
- */
+/** Returns the record with the commit of a dead run, if there is one: the recovery will write that record. */
 function readRecord(layout, activity) {
-    const { commit, found } = activity.kind === 'interrupted' ? activity : {};
-    const isCurrent = commit !== undefined && pathExistsSync(layout.installed);
-    const record = found === undefined || isCurrent ? readHostRecord(layout) : found;
-    return commit === undefined ? record : withInstalled(record, { removed: [], ...commit });
+    const record = readHostRecord(layout);
+    const commit = activity.kind === 'interrupted' ? activity.commit : undefined;
+    return commit === undefined ? record : withInstalled(record, commit);
 }
 function findUnrecorded({ root }, rows) {
     const places = rows.map(placeOf);
@@ -45693,9 +45368,6 @@ function findUnrecorded({ root }, rows) {
     ]);
     const found = [...known].flatMap(directory => pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? directoriesIn(root, directory) : []);
     return found.filter(path => !recorded.some(isBelow([path]))).toSorted();
-}
-function hasTreeRecords({ trees }) {
-    return pathExistsSync(trees) && (0,external_node_fs_namespaceObject.readdirSync)(trees).length > 0;
 }
 function directoriesIn(root, directory) {
     const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, directory), { withFileTypes: true });
@@ -45710,7 +45382,7 @@ async function driftOf(setting, row, activity) {
         return waiting('a deployment is currently changing this host');
     if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
         return waiting('an interrupted deployment of this part is waiting for its recovery');
-    return await status_checkPart(setting, row);
+    return await checkPart(setting, row);
 }
 function waiting(why) {
     return { kind: 'not compared', why, isPassing: true };
@@ -45748,7 +45420,7 @@ function readTraces(layout) {
 }
 function interruptedRun(layout, records) {
     const deployment = `The ${nameRun(factsIn(records))}`;
-    const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) };
+    const known = { kind: 'interrupted', commit: findCommit(records) };
     const recovery = 'The next run, or dist/recover.js, recovers this host if possible.';
     if (known.commit !== undefined) {
         const sentence = `${deployment} was interrupted after its commit: its version is installed, but the cleanup is not complete. ${recovery}`;
@@ -45773,14 +45445,12 @@ function status_stampOf(path) {
         throw error;
     }
 }
-/** The default keep-paths of the versions of the action that did not record keep-paths. */
-const EARLIER_KEEP_PATHS = ['.env', 'data'];
 /**
  * Compares the files of an installed part with those that were installed. Returns undefined if they do not differ, and
  * a reason if they could not be compared. Does not read a file whose inode and times show that it is unchanged. Throws
  * only the signal's reason.
  */
-async function status_checkPart(setting, row) {
+async function checkPart(setting, row) {
     const { layout, signal } = setting;
     try {
         const instead = findNoDirectory(installPath(layout, placeOf(row)));
@@ -45798,7 +45468,7 @@ async function status_compare(setting, row) {
     const record = readTreeRecord(layout, row);
     if (record === undefined)
         return { kind: 'not compared', why: withoutRecord(layout, row), isPassing: false };
-    const keepPaths = [...(row.keep_paths ?? EARLIER_KEEP_PATHS), ...setting.keepPaths];
+    const keepPaths = [...row.keep_paths, ...setting.keepPaths];
     const root = installPath(layout, placeOf(row));
     const paths = [];
     let count = 0;
@@ -45839,10 +45509,10 @@ async function howOf({ recorded, found }, tree) {
         return 'changed';
     return (await hasSameBytes(recorded, found, tree)) ? 'mode' : 'changed';
 }
-function withoutRecord(layout, row) {
-    if (row.tree_record === undefined && row.tree_digest === null)
+function withoutRecord(layout, { tree_record: record }) {
+    if (record === undefined)
         return 'There is no record of its files. The next deployment that changes this part writes a record.';
-    return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again to write a new record.`;
+    return `${treeRecordPath(layout, record)}, the record of its files, is missing. Deploy this version again to write a new record.`;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/status.js
@@ -45883,7 +45553,7 @@ function buildStatusSummary(inspection, { host, error, cut }) {
         ...readingFailure(error),
         ...(error !== undefined || findings.length === 0 ? [] : [text_alert('WARNING', findings)]),
         ...(notes.length === 0 ? [] : [text_alert('NOTE', notes)]),
-        ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], status_rowsOf(inspection))]),
+        ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
         ...(parts.length > status_MAX_ROWS ? [`And ${countInWords(parts.length - status_MAX_ROWS, 'more part')}.`] : []),
         `Project root: ${code(host.root ?? '')}`,
     ];
@@ -45894,14 +45564,12 @@ function buildFailedStatusSummary(error, host) {
     const { mark, sentence } = describeFailedStatus(host);
     return `${[`### ${mark} ${cell(sentence)}`, ...readingFailure(error)].join('\n\n')}\n`;
 }
-const RECORD_LOST = 'The record .hub-deploy/installed.json is gone, although deployments have left other records, so it is not known what was installed here. Restore the file from a backup or deploy again (docs/operating.md, "Another record is damaged"), and find out who removed it.';
 /** Describes each finding that needs attention. */
 function findingsOf(inspection) {
-    const { activity, isRecordLost, parts } = inspection;
+    const { activity, parts } = inspection;
     return [
         ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
         ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
-        ...(isRecordLost ? [RECORD_LOST] : []),
         ...status_describeDrift(inspection),
         ...describePending(parts),
     ];
@@ -45987,7 +45655,7 @@ function describeInspection(inspection) {
         sentence: `${differing} of ${all} ${differing === 1 ? 'differs' : 'differ'} from what was installed`,
     };
 }
-function status_rowsOf({ parts, snapshots }) {
+function rowsOf({ parts, snapshots }) {
     const retained = Map.groupBy(snapshots, placeName);
     const inOrder = parts.toSorted((a, b) => Number(isPartDrifted(b)) - Number(isPartDrifted(a)));
     return inOrder

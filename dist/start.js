@@ -7987,7 +7987,7 @@ class time_slice_TimeSlice {
 }
 const WINDOW_BYTES = (/* unused pure expression or super */ null && (1024 * 1024));
 /** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
-const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
+const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | external_node_fs_namespaceObject.constants.O_NOFOLLOW;
 /** Hashes many files one after another through one buffer, in slices between which signals are handled. */
 class FileDigester {
     #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);

@@ -37,11 +37,7 @@ const LAYERS: Readonly<Record<string, Layers>> = {
 }
 
 /** The imports that a list forbids and that are allowed all the same, as `from → to`. */
-const EXCEPTIONS: readonly string[] = [
-  'src/main.ts → src/actions',
-  'src/sources → src/marketplace',
-  'scripts → test',
-]
+const EXCEPTIONS: readonly string[] = ['src/main.ts → src/actions', 'src/sources → src/marketplace', 'scripts → test']
 
 /** The only folder that may import each of these packages. */
 const ONLY_IN: Readonly<Record<string, string>> = { '@actions/core': 'src/runner', '@actions/http-client': 'src/net' }

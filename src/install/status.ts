@@ -15,15 +15,17 @@ import {
   placeOf,
   placePath,
   snapshotsPath,
+  treeRecordPath,
   usualDirectory,
 } from './host/layout.ts'
 import { type HostAccess, requireOwnKinds, requireSafeHost } from './host/ownership.ts'
+import { readHostsDirectory } from './host/plugins-directory.ts'
+import { presentRow } from './host/previous-install.ts'
 import { type HostRecord, readHostRecord, withInstalled } from './host/record.ts'
 import type { InstalledRow, SnapshotRow } from './host/rows.ts'
 import { existingSnapshots } from './host/snapshots.ts'
-import { requireNothingStranded } from './host/switchable.ts'
 import { type DeploymentFacts, nameRun } from './journal/facts.ts'
-import { type CommitRecord, findCommit, findHostRecord, type JournalRecord } from './journal/records.ts'
+import { type CommitRecord, findCommit, type JournalRecord } from './journal/records.ts'
 import { changedPlaces, isAnnounced, isInDoubt, readUnended } from './recovery/dead-run.ts'
 import {
   type Difference,
@@ -34,7 +36,7 @@ import {
   type NoDirectory,
 } from './trees/compare.ts'
 import { reasonOf } from './trees/drift.ts'
-import { readTreeRecord, recordPath } from './trees/record.ts'
+import { readTreeRecord } from './trees/record.ts'
 
 /** An installed part, as it was found. */
 export interface InspectedPart extends Place {
@@ -52,13 +54,12 @@ export function isPartDrifted({ row, drift }: Pick<InspectedPart, 'row' | 'drift
 }
 
 /**
- * True if a part was restored from a modified snapshot, if installed files differ or could not be compared for a
- * lasting reason, or if the host's record is lost. Undefined while a deployment, in progress or interrupted, makes the
- * answer unknown.
+ * True if a part was restored from a modified snapshot, or if installed files differ or could not be compared for a
+ * lasting reason. Undefined while a deployment, in progress or interrupted, makes the answer unknown.
  */
-export function isDrifted({ activity, parts, isRecordLost }: Inspection): boolean | undefined {
+export function isDrifted({ activity, parts }: Inspection): boolean | undefined {
   const found = parts.flatMap(({ drift }) => drift ?? [])
-  if (isRecordLost || parts.some(({ row }) => row.modified)) return true
+  if (parts.some(({ row }) => row.modified)) return true
   if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing)) return true
   return found.length > 0 || mayDiffer(activity) ? undefined : false
 }
@@ -82,11 +83,6 @@ export interface Inspection {
   readonly snapshots: readonly RetainedSnapshot[]
   /** Directories without a record, next to parts or where parts usually are: `<directory>/<name>`. */
   readonly unrecorded: readonly string[]
-  /**
-   * Whether `installed.json` is missing although tree records, and directories without a record, show that parts were
-   * installed.
-   */
-  readonly isRecordLost: boolean
   /** Whether this host has a `.hub-deploy/`. A host has had this folder since its first deployment. */
   readonly isKnown: boolean
 }
@@ -109,7 +105,7 @@ const MAX_ATTEMPTS = 3
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory,
  * DeploymentError `inconsistent` for a damaged record, and file system errors as `toHostError` returns them. Also
- * throws as `requireSafeHost`, `requireOwnKinds`, `readActivity` and `requireNothingStranded` do.
+ * throws as `requireSafeHost`, `requireOwnKinds` and `readActivity` do.
  */
 export async function inspectHost(request: InspectionRequest, { log, signal }: InspectionTools): Promise<Inspection> {
   const { layout } = request
@@ -132,10 +128,9 @@ export async function inspectHost(request: InspectionRequest, { log, signal }: I
 
 async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSignal): Promise<Inspection> {
   const activity = await readActivity(layout, signal)
-  // A live run reports a stranded path itself, or moves it back.
-  if (activity.kind !== 'busy') requireNothingStranded(layout)
   const record = readRecord(layout, activity)
-  const rows = record.installed
+  const { directory } = readHostsDirectory(layout)
+  const rows = record.installed.map(row => presentRow(layout, row, directory))
   const setting: CheckSetting = { layout, keepPaths, signal, room: MAX_PATHS }
   const parts: InspectedPart[] = []
   for (const row of rows) parts.push({ ...placeOf(row), row, drift: await driftOf(setting, row, activity) })
@@ -145,21 +140,15 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
     parts,
     snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
     unrecorded,
-    isRecordLost: unrecorded.length > 0 && !pathExistsSync(layout.installed) && hasTreeRecords(layout),
     isKnown: pathExistsSync(layout.own),
   }
 }
 
-/**
- * Returns the record with the commit of a dead run, if there is one. The journal of a dead run contains a copy of the
- * record. The copy counts if the run has not committed, even if another process has since changed the file. The copy
- * also counts if the run has committed but the file is gone. The recovery writes the file again, with the commit.
- */
+/** Returns the record with the commit of a dead run, if there is one: the recovery will write that record. */
 function readRecord(layout: Layout, activity: Activity): HostRecord {
-  const { commit, found } = activity.kind === 'interrupted' ? activity : {}
-  const isCurrent = commit !== undefined && pathExistsSync(layout.installed)
-  const record = found === undefined || isCurrent ? readHostRecord(layout) : found
-  return commit === undefined ? record : withInstalled(record, { removed: [], ...commit })
+  const record = readHostRecord(layout)
+  const commit = activity.kind === 'interrupted' ? activity.commit : undefined
+  return commit === undefined ? record : withInstalled(record, commit)
 }
 
 function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string[] {
@@ -174,10 +163,6 @@ function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string
     pathExistsSync(join(root, directory)) ? directoriesIn(root, directory) : [],
   )
   return found.filter(path => !recorded.some(isBelow([path]))).toSorted()
-}
-
-function hasTreeRecords({ trees }: Layout): boolean {
-  return pathExistsSync(trees) && readdirSync(trees).length > 0
 }
 
 function directoriesIn(root: string, directory: string): string[] {
@@ -237,8 +222,6 @@ interface InterruptedRun {
   readonly sentence: string
   /** The run's commit, if there is one. The versions in the commit are installed, whatever the record says. */
   readonly commit: CommitRecord | undefined
-  /** The record of the host as the run found it; undefined if not known. */
-  readonly found: HostRecord | undefined
   /** The names of the parts that may have neither the old nor the new version in place. */
   readonly inDoubt: ReadonlySet<string>
 }
@@ -262,7 +245,7 @@ function readTraces(layout: Layout): string {
 
 function interruptedRun(layout: Layout, records: readonly JournalRecord[]): InterruptedRun {
   const deployment = `The ${nameRun(factsIn(records))}`
-  const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) } as const
+  const known = { kind: 'interrupted', commit: findCommit(records) } as const
   const recovery = 'The next run, or dist/recover.js, recovers this host if possible.'
   if (known.commit !== undefined) {
     const sentence = `${deployment} was interrupted after its commit: its version is installed, but the cleanup is not complete. ${recovery}`
@@ -322,9 +305,6 @@ interface CheckSetting {
   room: number
 }
 
-/** The default keep-paths of the versions of the action that did not record keep-paths. */
-const EARLIER_KEEP_PATHS = ['.env', 'data']
-
 /**
  * Compares the files of an installed part with those that were installed. Returns undefined if they do not differ, and
  * a reason if they could not be compared. Does not read a file whose inode and times show that it is unchanged. Throws
@@ -346,7 +326,7 @@ async function compare(setting: CheckSetting, row: InstalledRow): Promise<PartDr
   const { layout, signal } = setting
   const record = readTreeRecord(layout, row)
   if (record === undefined) return { kind: 'not compared', why: withoutRecord(layout, row), isPassing: false }
-  const keepPaths = [...(row.keep_paths ?? EARLIER_KEEP_PATHS), ...setting.keepPaths]
+  const keepPaths = [...row.keep_paths, ...setting.keepPaths]
   const root = installPath(layout, placeOf(row))
   const paths: PathDrift[] = []
   let count = 0
@@ -384,8 +364,8 @@ async function howOf({ recorded, found }: Difference, tree: { root: string; dige
   return (await hasSameBytes(recorded, found, tree)) ? 'mode' : 'changed'
 }
 
-function withoutRecord(layout: Layout, row: InstalledRow): string {
-  if (row.tree_record === undefined && row.tree_digest === null)
+function withoutRecord(layout: Layout, { tree_record: record }: InstalledRow): string {
+  if (record === undefined)
     return 'There is no record of its files. The next deployment that changes this part writes a record.'
-  return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again to write a new record.`
+  return `${treeRecordPath(layout, record)}, the record of its files, is missing. Deploy this version again to write a new record.`
 }

@@ -10,32 +10,23 @@ import { isSameVersion, refuseDowngrade, refuseReusedVersion, replacedBytes } fr
 import { extractZip } from '../install/archive/zip-extract.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
 import { type ExtractedFiles, type ExtractedTree, pathTest } from '../install/files/extracted-tree.ts'
-import {
-  directoryIn,
-  installPath,
-  isSamePlace,
-  type Layout,
-  type Place,
-  placeOf,
-  placePath,
-  usualDirectory,
-} from '../install/host/layout.ts'
+import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
+import { directoryIn, installPath, type Place, placeOf, placePath, usualDirectory } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
-import { findPluginsDirectory } from '../install/host/plugins-directory.ts'
+import { findPluginsDirectory, readHostsDirectory } from '../install/host/plugins-directory.ts'
 import {
   type Chooser,
   factsOfReplaced,
   type PreviousInstall,
+  presentRow,
   readPreviousInstall,
   stateFor,
   verifyPlace,
   versionsFrom,
 } from '../install/host/previous-install.ts'
-import { checkPlaces } from '../install/host/readiness.ts'
+import { checkHost } from '../install/host/readiness.ts'
 import { findInstalled, readInstalled } from '../install/host/record.ts'
-import { verifyDestination } from '../install/host/relocation.ts'
 import { isFrom } from '../install/host/rows.ts'
-import { findRealDirectory } from '../install/host/switchable.ts'
 import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
 import { watchDownload } from '../install/run/deployment.ts'
 import { environmentOf, type InstallOrder, type Part, type PartTree } from '../install/steps/context.ts'
@@ -87,13 +78,15 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   await record.update({
     previous_version: previous.version,
     ...directoryIn(place),
-    ...factsOfReplaced(layout, previous, tools.log),
+    ...factsOfReplaced(layout, { ...place, previous }, tools.log),
   })
   const { allowTakeover } = request
   const origin = originOf(deployment)
   verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log)
-  await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin })
-  if (!request.dryRun) checkPlaces(deployment, previous.place, place)
+  const destination = { target: place, chosenBy, allowTakeover, origin }
+  verifyDestination(layout, destination)
+  requireInPlace(layout, [destination])
+  if (!request.dryRun) checkHost(deployment, place)
   return { plan, place, previous }
 }
 
@@ -159,8 +152,7 @@ async function findSameVersion(
 ): Promise<ExtractedVersion | undefined> {
   const { target, verified } = fetched
   const source = { origin: originOf(deployment), sha256: verified.sha256 }
-  if (!isSamePlace(target.place, target.previous.place)) return undefined
-  const installed = await findIntactTree(deployment, target.previous, source)
+  const installed = await findIntactTree(deployment, { ...target.place, previous: target.previous }, source)
   if (installed === undefined) return undefined
   const { pluginYaml } = installed
   if (deployment.request.kind === 'plugin' && pluginYaml === undefined) return undefined
@@ -241,7 +233,7 @@ async function sign(
   const { request, tools, layout, keepPaths } = deployment
   noticeNoSigning(deployment)
   if (pluginYaml === undefined) return tree
-  const { place } = target.previous
+  const { place } = target
   const kept = { installed: installPath(layout, place), keepPaths, log: tools.log }
   return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey)
 }
@@ -318,25 +310,21 @@ function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifactPlan):
   const { host, layout, shelf, request, tools } = deployment
   if (shelf === 'extensions') return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' }
   const installed = findInstalled(readInstalled(layout), { shelf, id })
-  const known = { input: request.pluginsDirectory, recorded: installed && placeOf(installed).directory }
-  const found = findPluginsDirectory(layout, known, tools.log)
-  const { isOperators } = found
-  const directory =
-    known.recorded !== undefined && isSame(layout, found, known.recorded) ? known.recorded : found.directory
+  const recorded = installed && placeOf(installed).directory
+  const known = { input: request.pluginsDirectory, recorded, otherwise: usualDirectory(shelf) }
+  const { directory, isOperators } = findPluginsDirectory(layout, known, tools.log)
   for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
   return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' }
 }
 
-/** True if both paths lead to the same directory, for example by a symlink. In that case, nothing has to be moved. */
-function isSame(layout: Layout, { directory }: { readonly directory: string }, recorded: string): boolean {
-  const real = findRealDirectory(layout, directory)
-  return real !== undefined && real === findRealDirectory(layout, recorded)
-}
-
-/** Returns the place in which a part is installed, or its usual place if it is not installed. */
-export function installedPlace({ layout, shelf }: Pick<ArtifactDeployment, 'layout' | 'shelf'>, id: string): Place {
+/** Returns the place in which a part is installed (see `presentRow`), or its usual place if it is not installed. */
+export function installedPlace(
+  { layout, shelf, request }: Pick<ArtifactDeployment, 'layout' | 'shelf' | 'request'>,
+  id: string,
+): Place {
   const installed = findInstalled(readInstalled(layout), { shelf, id })
-  return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed)
+  if (installed === undefined) return { shelf, id, directory: usualDirectory(shelf) }
+  return placeOf(presentRow(layout, installed, request.pluginsDirectory ?? readHostsDirectory(layout).directory))
 }
 
 type CopyCheck = Pick<ArtifactDeployment<string>, 'layout' | 'request' | 'shelf'>

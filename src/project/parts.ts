@@ -214,8 +214,8 @@ export async function stagePart(deployment: ProjectDeployment, source: PartSourc
     return { ...facts, environment: both(environment, installed.pluginYaml), intact: installed.identity }
   }
   const origin = { contract: 'project' as const, slug: request.projectId }
-  const leftBehind = findLeftBehind(layout, previous, origin)
-  const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, previous, leftBehind })
+  const leftBehind = findLeftBehind(layout, { shelf, id, directory, previous }, origin)
+  const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, leftBehind })
   const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind }
   return await keepIfIntact(deployment, newPart, origin)
 }
@@ -237,14 +237,14 @@ function versionOf(
 async function signPart(
   { layout, keepPaths, request, tools }: ProjectDeployment,
   { content, tree, supplied }: PartSource,
-  { shelf, id, folder, previous, leftBehind }: ManifestPart & Pick<NewPart, 'previous' | 'leftBehind'>,
+  { shelf, id, directory, folder, leftBehind }: ManifestPart & Pick<NewPart, 'leftBehind'>,
 ): Promise<Pick<NewPart, 'staged' | 'tree'> & { pluginYaml: PluginYaml | undefined }> {
   const placed = supplied.get(placeName({ shelf, id }))
   const { staged, tree: shipped } = placed ?? { staged: join(content, folder), tree: treeBelow(tree, folder) }
   const pluginYaml =
     shelf === 'plugins' && hasPluginYaml(shipped) ? readPartPluginYaml({ shelf, id }, staged) : undefined
   if (pluginYaml === undefined) return { staged, tree: shipped, pluginYaml }
-  const installed = leftBehind ?? installPath(layout, previous.place)
+  const installed = leftBehind ?? installPath(layout, { shelf, id, directory })
   const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log }
   return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml }
 }

@@ -4,12 +4,12 @@ import { type BoundProject, bindPlanToProject, subjectIdOf, verifySources } from
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { PlanError } from '../core/plan/plan.ts'
 import { type ReadyPlan, readyPlan, verifyServiceNames, verifyTemplates } from '../core/plan/ready.ts'
-import { type PartName, placeName, placePath } from '../install/host/layout.ts'
+import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
+import { type PartName, placeName, placeOf, placePath } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
 import { warnOfOtherDirectory } from '../install/host/plugins-directory.ts'
-import { formerPlace, readPreviousInstall, verifyProjectPlace } from '../install/host/previous-install.ts'
-import { checkPlaces } from '../install/host/readiness.ts'
-import { verifyDestination } from '../install/host/relocation.ts'
+import { presentRow, verifyProjectPlace } from '../install/host/previous-install.ts'
+import { checkHost } from '../install/host/readiness.ts'
 import type { DeploymentFacts } from '../install/journal/facts.ts'
 import type { InstalledPart, InstallOrder, Part } from '../install/steps/context.ts'
 import { hasRegularFile } from '../install/steps/drift.ts'
@@ -38,11 +38,11 @@ export async function orderInstallation(
   const { manifest } = project
   tools.secrets.know(manifest.parts.map(({ shelf, id, version, folder }) => [`${shelf}/${id}`, version, folder]))
   const { bound, skipped } = bindPlan(deployment, project, hostConfig)
-  const installed = readInstalledParts(deployment, request.projectId)
+  const installed = readPresentParts(deployment, manifest)
   const removals = installed.filter(part => !isAmong(manifest.parts, part))
   verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig })
   warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log)
-  for (const part of bound.parts) await checkPart(deployment, part)
+  checkParts(deployment, bound.parts, removals)
   for (const { shelf, id } of bound.notInstalled)
     tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it, so this run does not.`)
   for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)
@@ -65,17 +65,29 @@ export async function orderInstallation(
 /** A verified project, and the digest of the sealed file. */
 export type SealedProject = Omit<PartSource, 'supplied'>
 
-/** Checks that a part can be installed in its place, and that its present and its new directory are safe to use. */
-async function checkPart(deployment: ProjectDeployment, target: ManifestPart): Promise<void> {
+/** Returns the project's installed parts, each in its present directory. */
+function readPresentParts(deployment: ProjectDeployment, { pluginsDirname }: Manifest): InstalledPart[] {
+  return readInstalledParts(deployment, deployment.request.projectId).map(part => {
+    const installed = presentRow(deployment.layout, part.installed, pluginsDirname)
+    return { ...placeOf(installed), installed }
+  })
+}
+
+/** Checks that each part can be installed in its place, that no part is elsewhere, and that all directories are safe. */
+function checkParts(
+  deployment: ProjectDeployment,
+  parts: readonly ManifestPart[],
+  removals: readonly InstalledPart[],
+): void {
   const { host, layout, request, tools } = deployment
-  const previous = readPreviousInstall(layout, target)
   const { allowTakeover, projectId } = request
-  const origin = { contract: 'project' as const, slug: projectId }
-  const directories = [target, formerPlace(previous, origin)].map(({ directory }) => directory)
-  for (const directory of new Set(directories))
+  for (const directory of new Set([...parts, ...removals].map(part => part.directory)))
     for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
-  await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin })
-  checkPlaces(deployment, previous.place, target)
+  const origin = { contract: 'project' as const, slug: projectId }
+  const destinations = parts.map(target => ({ target, chosenBy: 'publisher' as const, allowTakeover, origin }))
+  for (const destination of destinations) verifyDestination(layout, destination)
+  requireInPlace(layout, destinations)
+  for (const part of parts) checkHost(deployment, part)
 }
 
 interface ProjectReach extends ReadyPlan<BoundProject> {

@@ -361,7 +361,8 @@ async function findInstalledParts(
   const origin = { contract: 'project' as const, slug: request.projectId }
   const found = new Map<string, IntactTree>()
   for (const part of readInstalledParts(deployment, request.projectId)) {
-    const installed = await findIntactTree(deployment, readPreviousInstall(layout, part), { origin, sha256 })
+    const replaced = { ...part, previous: readPreviousInstall(layout, part) }
+    const installed = await findIntactTree(deployment, replaced, { origin, sha256 })
     if (installed !== undefined) found.set(placeName(part), installed)
   }
   return found.size === 0 ? undefined : found

@@ -40,7 +40,7 @@ function namesOf(subject: RollbackRequest['subject'] | undefined, slug: string |
  */
 export function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
   try {
-    const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? [])
+    const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths)
     return uniteKeepPaths(installed, leftByRemovedParts(layout, request))
   } catch {
     // A later step reads the same record again and reports its problem.

@@ -129,9 +129,7 @@ function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps:
 function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnvironment {
   if (part.shelf !== 'plugins') return NO_SETTINGS
   const root =
-    part.retained === undefined
-      ? installPath(layout, part.previous.place)
-      : join(snapshotsPath(layout, part), part.retained.name)
+    part.retained === undefined ? installPath(layout, part) : join(snapshotsPath(layout, part), part.retained.name)
   try {
     return environmentOf(readPluginYaml(root))
   } catch {

@@ -1,17 +1,18 @@
 import { join } from 'node:path'
 import { listNames } from '../core/text.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
+import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
 import { directoryIn, isSamePlace, type Place, placeName, placeOf, snapshotsPath } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
+import { findPluginsDirectory } from '../install/host/plugins-directory.ts'
 import {
   findLeftBehind,
-  formerPlace,
+  presentRow,
   readPreviousInstall,
   verifyProjectPlace,
 } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { findInstalled, isSameTree, readHostRecord } from '../install/host/record.ts'
-import { verifyDestination } from '../install/host/relocation.ts'
 import {
   type InstalledRow,
   type InstalledVersion,
@@ -49,8 +50,8 @@ export async function findTarget(rollback: RunningRollback): Promise<Target> {
   const { version } = target
   const known = { version, version_source: 'snapshot', ...identityIn(target), ...placeIn(target) }
   await record.update(known)
-  if (!request.dryRun)
-    for (const part of [...target.parts, ...target.removals]) await requireRestorable(rollback, part, target.origin)
+  checkDestinations(rollback, target)
+  if (!request.dryRun) for (const part of [...target.parts, ...target.removals]) requireRestorable(rollback, part)
   return target
 }
 
@@ -74,30 +75,47 @@ async function choose(rollback: RunningRollback): Promise<Target> {
   if (row === undefined) throw notInstalled(subject)
   return subject.contract === 'project'
     ? await findProjectTarget(rollback, subject.projectId, rows)
-    : await findPartTarget(rollback, placeOf(row), row)
+    : await findPartTarget(rollback, choosePlace(rollback, row), row)
 }
 
-/** Checks both directories if a part moves: an earlier version of a project may have used another plugins directory. */
-async function checkDestination(rollback: RunningRollback, target: TargetPart, origin: Origin): Promise<void> {
-  const { host, layout, request, tools } = rollback
-  const { previous } = target
-  const former = formerPlace(previous, origin)
-  if (isSamePlace(former, target)) return
-  for (const directory of [target.directory, former.directory])
-    for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
-  const keepPaths = 'keepPaths' in target ? target.keepPaths : rollback.keepPaths
+/**
+ * Returns the place of a restored part: for a plugin, in the directory that the host's own file names, else where it is
+ * installed.
+ */
+function choosePlace({ layout, tools }: RunningRollback, row: InstalledRow): Place {
+  const place = placeOf(row)
+  if (place.shelf === 'extensions') return place
+  const { directory } = findPluginsDirectory(
+    layout,
+    { input: undefined, recorded: place.directory, otherwise: place.directory },
+    tools.log,
+  )
+  return { ...place, directory }
+}
+
+/** Checks that each part can be in the directory of the restored version, and that no part is elsewhere. */
+function checkDestinations(
+  { host, layout, request, tools }: RunningRollback,
+  { parts, removals, origin }: Target,
+): void {
   const { allowTakeover } = request
-  await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'rollback', allowTakeover, origin })
-  checkHost(rollback, previous.place)
+  for (const directory of new Set([...parts, ...removals].map(part => part.directory)))
+    for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
+  const record = readHostRecord(layout)
+  const rows = [...record.installed, ...record.removed]
+  const isElsewhere = (part: Place): boolean => {
+    const row = findInstalled(rows, part)
+    return row !== undefined && !isSamePlace(placeOf(row), part)
+  }
+  const destinations = parts
+    .filter(isElsewhere)
+    .map(target => ({ target, chosenBy: 'rollback' as const, allowTakeover, origin }))
+  for (const destination of destinations) verifyDestination(layout, destination)
+  requireInPlace(layout, destinations)
 }
 
-async function requireRestorable(
-  rollback: RunningRollback,
-  part: TargetPart | InstalledPart,
-  origin: Origin,
-): Promise<void> {
+function requireRestorable(rollback: RunningRollback, part: TargetPart | InstalledPart): void {
   const { layout } = rollback
-  if ('previous' in part) await checkDestination(rollback, part, origin)
   checkHost(rollback, part)
   if (!('retained' in part) || part.retained === undefined) return
   const root = join(snapshotsPath(layout, part), part.retained.name)
@@ -127,7 +145,8 @@ interface Installed {
 
 async function choosePart(rollback: RunningRollback, { place, origin, row }: Installed): Promise<TargetPart> {
   const { toVersion } = rollback.request
-  if (isNamed(row.version, toVersion) && (await isIntact(rollback, place)))
+  const present = placeOf(presentRow(rollback.layout, row, place.directory))
+  if (isNamed(row.version, toVersion) && (await isIntact(rollback, present)))
     return keepInstalled(rollback, { place, origin, returning: versionIn(row) })
   const snapshot = chooseSnapshot(rollback, place, row)
   const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot
@@ -186,7 +205,9 @@ async function findProjectTarget(
   const claim = { origin, allowTakeover: false, chosenBy: 'rollback', log: rollback.tools.log } as const
   for (const part of parts) verifyProjectPlace(rollback.layout, part, claim)
   const returning = new Set(parts.map(placeName))
-  const installed = rows.map(row => ({ ...placeOf(row), installed: row }))
+  const directory = parts.find(({ shelf }) => shelf === 'plugins')?.directory
+  const present = rows.map(row => presentRow(rollback.layout, row, directory))
+  const installed = present.map(row => ({ ...placeOf(row), installed: row }))
   const plugins = parts.filter(({ shelf }) => shelf === 'plugins').map(({ id, version: own }) => ({ id, version: own }))
   return {
     version,
@@ -273,9 +294,10 @@ async function findPart(rollback: RunningRollback, origin: Origin, part: Project
   const target = { place, origin, returning }
   const record = readHostRecord(rollback.layout)
   const row = findInstalled(record.installed, place)
-  const isThere = row !== undefined && isSamePlace(placeOf(row), place)
-  if (isThere && isFrom(row, origin) && isSameTree(row, part))
-    return (await isIntact(rollback, place)) ? keepInstalled(rollback, target) : changedPart(place)
+  if (row !== undefined && isFrom(row, origin) && isSameTree(row, part)) {
+    const present = placeOf(presentRow(rollback.layout, row, place.directory))
+    return (await isIntact(rollback, present)) ? keepInstalled(rollback, target) : changedPart(place)
+  }
   const retained = findInstalled([...record.installed, ...record.removed], place)
   const snapshots = retained === undefined ? [] : snapshotsFrom(retained, origin)
   const snapshot = findSnapshot(rollback, { place, snapshots }, part)
@@ -347,7 +369,7 @@ function takeRetained(
 ): TargetPart {
   const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths)
   const previous = readPreviousInstall(layout, place)
-  const newest = findLeftBehind(layout, previous, origin)
+  const newest = findLeftBehind(layout, { ...place, previous }, origin)
   const leftBehind = newest === join(snapshotsPath(layout, place), retained.name) ? undefined : newest
   return { ...place, ...versionOf(returning), previous, retained, returning, keepPaths: allPaths, leftBehind }
 }

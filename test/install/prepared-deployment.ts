@@ -133,9 +133,9 @@ export async function contextOf(
   }
 }
 
-/** The findings of a deployment at a place for which this host has no record. */
-export function previousOf(place: Place, more: Partial<PreviousInstall> = {}): PreviousInstall {
-  return { place, installed: undefined, removed: undefined, version: null, ...more }
+/** The findings of a deployment about a part for which this host has no record. */
+export function previousOf(more: Partial<PreviousInstall> = {}): PreviousInstall {
+  return { installed: undefined, removed: undefined, version: null, ...more }
 }
 
 /** Version 2.0.0 of `plugins/x`, staged in `tree` below the staging folder. This host has no record of the plugin. */
@@ -148,7 +148,7 @@ export function partOf(layout: Layout, more: Partial<NewPart> = {}): NewPart {
     staged: join(stagingPath(layout, DEPLOYMENT_ID), 'tree'),
     tree: { files: [], symlinks: [] },
     environment: { required: [], optional: [] },
-    previous: previousOf(place),
+    previous: previousOf(),
     ...more,
   }
 }

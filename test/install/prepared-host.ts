@@ -53,6 +53,7 @@ export function rowOf(more: Partial<InstalledRow> = {}): InstalledRow {
     installed_at: '2026-01-02T03:04:06.000Z',
     deployment_id: DEPLOYMENT_ID,
     run_url: null,
+    keep_paths: [],
     snapshots: [],
     ...more,
   }

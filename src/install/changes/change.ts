@@ -19,14 +19,7 @@ import {
   syncFolders,
   type Undone,
 } from './move.ts'
-import {
-  isPlacePath,
-  isSettingsMove,
-  partsDirectorySchema,
-  settingsPathSchema,
-  stagedBy,
-  stagedPathSchema,
-} from './paths.ts'
+import { isPlacePath, partsDirectorySchema, settingsPathSchema, stagedBy, stagedPathSchema } from './paths.ts'
 
 /**
  * The changes that a deployment makes outside its staging folder, as data. The journal announces them, with everything
@@ -42,7 +35,7 @@ export const changeSchema = z.lazy(() =>
 export type Change = z.infer<typeof changeSchema>
 
 /** A change that is not announced yet. The file or tree that it moves is identified when the change is announced. */
-export type PlannedChange = Exclude<Change, Move> | PlannedMove
+export type PlannedChange = Exclude<Change, Move | CreatedFile> | PlannedFile | PlannedMove
 
 /** True if the change takes nothing from, and puts nothing into, the staging folder of another deployment. */
 export function isOfDeployment(change: Change, deploymentId: string): boolean {
@@ -52,8 +45,7 @@ export function isOfDeployment(change: Change, deploymentId: string): boolean {
 
 /** Returns the places that changes move a tree out of or into, each once. */
 export function placesIn(changes: readonly Change[]): Place[] {
-  const trees = changes.filter(change => change.type === 'move' && !isSettingsMove(change))
-  const paths = trees.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
+  const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
   return [...new Set(paths)].filter(isPlacePath).map(placeAt)
 }
 
@@ -197,17 +189,18 @@ const createdFileSchema = z.object({
   staged: stagedPathSchema,
   path: settingsPathSchema,
   /** The inode of the staged file. */
-  ino: z.exactOptional(z.string().check(z.regex(/^[0-9]{1,20}$/))),
+  ino: z.string().check(z.regex(/^[0-9]{1,20}$/)),
 })
 type CreatedFile = z.infer<typeof createdFileSchema>
+type PlannedFile = Omit<CreatedFile, 'ino'>
 
 /** Returns the file as it is announced, with the inode of the staged file. */
-function identifyFileSync(root: string, file: CreatedFile): CreatedFile {
+function identifyFileSync(root: string, file: PlannedFile): CreatedFile {
   return { ...file, ino: String(lstatSync(join(root, file.staged), { bigint: true }).ino) }
 }
 
 /** Creates the file, durably. Never replaces another file. */
-async function createFromStaged(root: string, { staged, path }: CreatedFile): Promise<void> {
+async function createFromStaged(root: string, { staged, path }: PlannedFile): Promise<void> {
   const [from, to] = [join(root, staged), join(root, path)]
   if (!linkOrClaimSync(from, to)) await syncDirectory(dirname(from))
   await syncDirectory(dirname(to))

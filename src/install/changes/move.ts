@@ -10,16 +10,7 @@ import { toHostError } from '../files/errors.ts'
 import { type OpenDirectory, openDirectorySync } from '../files/open.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
-import {
-  isKeptMove,
-  isMove,
-  isOwnPath,
-  isPlacePath,
-  isRestoring,
-  isSettingsMove,
-  movablePathSchema,
-  stagedBy,
-} from './paths.ts'
+import { isKeptMove, isMove, isOwnPath, isPlacePath, isRestoring, movablePathSchema, stagedBy } from './paths.ts'
 
 /** The wait after attempt n is n milliseconds. */
 const MAX_ATTEMPTS = 20
@@ -35,12 +26,12 @@ export const moveSchema = z
      * The times of modification and creation, in nanoseconds; needed because some file systems renumber inodes at each
      * mount.
      */
-    times: z.exactOptional(z.string().check(z.regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
+    times: z.string().check(z.regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/)),
   })
   .check(z.refine(isMove, { error: 'is not a move that a deployment makes' }))
 export type Move = z.infer<typeof moveSchema>
 export type PlannedMove = Omit<Move, 'ino' | 'times'>
-type Identity = Required<Pick<Move, 'ino' | 'times'>>
+export type Identity = Pick<Move, 'ino' | 'times'>
 
 /**
  * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
@@ -207,8 +198,6 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
   if (after === null) return before === null ? 'gone' : 'replaced'
   if (isKept) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
   if (after === ino || isOwnPath(target)) return 'moved'
-  // Settings that another process has rewritten still belong to the host.
-  if (before === null && isSettingsMove(move)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
 }
@@ -271,8 +260,8 @@ function isMadeAnew(move: Move, found: HeldPath): boolean {
 }
 
 /** Returns the time of creation, or undefined if the file system does not record it. */
-function madeAt(identity: Partial<Identity> | null): string | undefined {
-  const made = identity?.times?.split(' ')[1]
+function madeAt(identity: Identity | null): string | undefined {
+  const made = identity?.times.split(' ')[1]
   return made === '0' ? undefined : made
 }
 

@@ -19,10 +19,9 @@ export const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN)
 export const settingsPathSchema = pathSchema(`${PLACE}(?:\\.env|/\\.env)`)
 export const stagedPathSchema = pathSchema(STAGED)
 /** Either end of a move. */
-export const movablePathSchema = pathSchema(`(?:${PLACE}(?:\\.env)?|${SNAPSHOT}(?:${BELOW})?|${STAGED})`)
+export const movablePathSchema = pathSchema(`(?:${PLACE}|${SNAPSHOT}(?:${BELOW})?|${STAGED})`)
 
 const IS_PLACE = exactly(PLACE)
-const IS_SETTINGS = exactly(`${PLACE}\\.env`)
 const IS_SNAPSHOT = exactly(SNAPSHOT)
 const IS_STAGED = exactly(STAGED)
 const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u')
@@ -32,24 +31,15 @@ const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${NAME})$`
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${NAME})(${BELOW})$`, 'u')
 
 /**
- * True if a deployment makes moves of this kind: a tree out of a place or into a place, a plugin's settings to another
- * directory, or a kept path from the old tree to the new one. A rollback also moves a snapshot into the staging folder,
+ * True if a deployment makes moves of this kind: a tree out of a place or into a place, or a kept path from the old tree to the new one. A rollback also moves a snapshot into the staging folder,
  * and a kept path that this snapshot contained into another snapshot.
  */
 export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
-  if (isSettingsMove({ from, to })) return true
   if (IS_PLACE.test(from))
     return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${placeName(placeAt(from))}/`)
   if (IS_STAGED.test(from)) return IS_PLACE.test(to) || isPutInSnapshot({ from, to })
   if (isRestoring({ from, to })) return true
   return isKeptMove({ from, to }) && to.endsWith(KEPT_PATH.exec(from)?.[1] ?? '')
-}
-
-/** True if the move takes the settings of a plugin to another directory of plugins. */
-export function isSettingsMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
-  if (!IS_SETTINGS.test(from) || !IS_SETTINGS.test(to)) return false
-  const [before, after] = [placeAt(from), placeAt(to)]
-  return before.shelf === 'plugins' && after.shelf === 'plugins' && before.id === after.id && from !== to
 }
 
 /** True if the move takes a snapshot to the staging folder, from which it returns to its place. */

@@ -99,11 +99,6 @@ export function treeRecordPath({ trees }: Layout, record: string): string {
   return join(trees, `${record}.tree`)
 }
 
-/** Where earlier versions of the action recorded a tree. */
-export function earlierRecordPath({ trees }: Layout, treeDigest: string): string {
-  return join(trees, `${treeDigest}.json`)
-}
-
 /** A directory that is never empty: the target of renames that must fail. */
 export function renameProbePath({ own }: Layout): string {
   return join(own, 'rename-probe')
@@ -142,6 +137,14 @@ export function placeOf(row: NamedPart & InDirectory): Place {
 /** Returns the field in which a row records a directory of plugins, or no field for the usual directory. */
 export function directoryIn({ shelf, directory }: Place): InDirectory {
   return directory === usualDirectory(shelf) ? {} : { directory }
+}
+
+/** Returns a row as it is for another place of its part. */
+export function rowIn<Row extends InDirectory>(
+  { directory: _, ...row }: Row,
+  place: Place,
+): Omit<Row, 'directory'> & InDirectory {
+  return { ...row, ...directoryIn(place) }
 }
 
 export function shelfOf(kind: 'plugin' | 'service'): Shelf {

@@ -19,32 +19,22 @@ const ownSchema = z.object({
   pid: z.int().check(z.positive()),
   start_time: z.nullable(z.string()),
   boot_id: z.nullable(z.string()),
-  // Older versions of this action write neither of the next two fields.
-  machine_id: z.optional(z.nullable(z.string())),
-  kernel_lock: z.optional(z.nullable(z.string())),
+  machine_id: z.nullable(z.string()),
+  /** The inode of the file that the process had locked in the kernel when it wrote this; null without a kernel lock. */
+  kernel_lock: z.nullable(z.string()),
   pid_namespace: z.nullable(z.string()),
   hostname: z.string(),
   run_url: z.nullable(z.string()),
-  // Older versions of this action do not write this field either. It contains the name and version that the holder
-  // deploys, for messages.
-  deployment: z.optional(z.nullable(z.string())),
+  /** The name and version that the holder deploys, for messages. */
+  deployment: z.nullable(z.string()),
   since: z.string(),
 })
-type WrittenHolder = z.infer<typeof ownSchema>
-
 /** A process that has a lock, or wants it. */
-export type Holder = WrittenHolder & {
-  machine_id: string | null
-  /**
-   * The inode of the file that the process had locked in the kernel when it wrote this entry; null without a kernel
-   * lock.
-   */
-  kernel_lock: string | null
-}
+export type Holder = z.infer<typeof ownSchema>
 
 /**
- * A holder on another host. Its lock file may be from another version of this action, so only the host's name is
- * required.
+ * A holder on another host, from whom no lock may be taken: a file that names the host is never garbage, whatever else
+ * it says.
  */
 const foreignSchema = z.lazy(() =>
   z.object({
@@ -52,7 +42,7 @@ const foreignSchema = z.lazy(() =>
     pid: z.catch(z.nullable(ownSchema.shape.pid), null),
     hostname: z.string().check(z.refine(name => name !== hostname())),
     run_url: z.catch(z.nullable(z.string()), null),
-    deployment: z.catch(z.optional(z.nullable(z.string())), null),
+    deployment: z.catch(z.nullable(z.string()), null),
     since: z.catch(z.nullable(z.string()), null),
   }),
 )
@@ -61,7 +51,7 @@ export interface FoundLock {
   path: string
   id: string
   /** Undefined if the content is garbage. */
-  holder: WrittenHolder | z.infer<typeof foreignSchema> | undefined
+  holder: Holder | z.infer<typeof foreignSchema> | undefined
 }
 
 /**
@@ -109,8 +99,7 @@ export function removeDeadMarks(path: string, own: Holder): void {
 export function describeHolder(holder: NonNullable<FoundLock['holder']>): string {
   const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`
   const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`
-  // Older versions of this action may have written an empty text.
-  const deployment = holder.deployment ? ` to deploy ${cleanForeignText(holder.deployment, 200)}` : ''
+  const deployment = holder.deployment !== null ? ` to deploy ${cleanForeignText(holder.deployment, 200)}` : ''
   return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`
 }
 
@@ -193,7 +182,7 @@ export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
  * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. In that
  * case, the holder has ended.
  */
-function isWithoutItsKernelLock(holder: WrittenHolder, own: Holder, path: string): boolean {
+function isWithoutItsKernelLock(holder: Holder, own: Holder, path: string): boolean {
   if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock) return false
   const isSame = (key: 'boot_id' | 'machine_id'): boolean => own[key] !== null && holder[key] === own[key]
   return isSame('boot_id') || isSame('machine_id') || isOnOneMachine(dirname(path))

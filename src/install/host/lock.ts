@@ -18,10 +18,7 @@ import { type ProcessIdentity, readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
 const REPORT_EVERY_MS = 10_000
-/**
- * The name of a file that is never removed. It does not begin with the lock's name, because older versions of this
- * action remove unknown files with that prefix.
- */
+/** The name of a file that is never removed. Files whose name begins with the lock's name are. */
 const KERNEL_LOCK = 'kernel-lock'
 
 export interface LockRequest {
@@ -77,7 +74,8 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
 export async function describeLiveHolder(path: string, signal?: AbortSignal): Promise<string | undefined> {
   const found = readLock(path)
   if (found?.holder === undefined) return undefined
-  const own: Holder = { ...readOwnIdentity(), id: randomUUID(), kernel_lock: null, run_url: null, since: '' }
+  const nothing = { kernel_lock: null, run_url: null, deployment: null, since: '' }
+  const own: Holder = { ...readOwnIdentity(), id: randomUUID(), ...nothing }
   if (isAbandoned(found, own)) return undefined
   const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal }
   const free = await readFreeKernelLock(probe)

@@ -7,6 +7,7 @@ import type { Log } from '../../core/log.ts'
 import { readSmallFileSync } from '../files/open.ts'
 import type { Layout } from './layout.ts'
 import { readHostRecord, recordedDirectories } from './record.ts'
+import { findRealDirectory } from './switchable.ts'
 
 const INTEGRATION = 'integration.yaml'
 
@@ -26,17 +27,32 @@ export interface KnownDirectories {
   readonly input: string | undefined
   /** The directory of the plugin in our own record. The plugin stays there if the host's file cannot be used. */
   readonly recorded: string | undefined
+  /** The directory if neither the operator nor the host's file names one. */
+  readonly otherwise: string
 }
 
 /**
- * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names a different directory than the operator does. If the operator names no directory and the file
- * cannot be used, warns and returns the recorded directory, or `plugins` without a record. Somebody may have damaged
- * the file to make plugins move.
+ * Returns the directory that the operator names, else the one in the host framework's own file, else `otherwise`. If
+ * that directory is the recorded one under another name, returns the recorded name. Warns if the host's file names a
+ * different directory than the operator does. If the operator names no directory and the file cannot be used, warns and
+ * returns the recorded directory, or `plugins` without a record.
  */
-export function findPluginsDirectory(
+export function findPluginsDirectory(layout: Layout, known: KnownDirectories, log: Log): PluginsDirectory {
+  const { recorded } = known
+  const named = findNamedDirectory(layout, known, log)
+  const isRecorded = recorded !== undefined && isSameDirectory(layout, named.directory, recorded)
+  return isRecorded ? { ...named, directory: recorded } : named
+}
+
+/** True if both paths lead to the same directory, for example by a symlink. */
+function isSameDirectory(layout: Layout, directory: string, other: string): boolean {
+  const real = findRealDirectory(layout, directory)
+  return real !== undefined && real === findRealDirectory(layout, other)
+}
+
+function findNamedDirectory(
   layout: Layout,
-  { input, recorded }: KnownDirectories,
+  { input, recorded, otherwise }: KnownDirectories,
   log: Log,
 ): PluginsDirectory {
   const { directory, problem } = readHostsDirectory(layout)
@@ -47,7 +63,7 @@ export function findPluginsDirectory(
       )
     return { directory: input, isOperators: true }
   }
-  if (problem === undefined) return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false }
+  if (problem === undefined) return { directory: directory ?? otherwise, isOperators: false }
   const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY
   log.warning(`${problem} This run uses ${used} as the plugins directory. Correct the file, or set plugins-directory.`)
   return { directory: used, isOperators: false }

@@ -13,6 +13,7 @@ import {
   placeAt,
   placeOf,
   placePath,
+  rowIn,
   snapshotsPath,
   usualDirectory,
 } from './layout.ts'
@@ -30,36 +31,38 @@ import { findRealDirectory } from './switchable.ts'
 
 /** The state of a part before a deployment changes anything. */
 export interface PreviousInstall {
-  /**
-   * The place where the part is installed, or where it will be installed if we have no record of an installed
-   * version.
-   */
-  readonly place: Place
-  /** Our record of the installed version. */
+  /** Our record of the installed version; see `presentRow`. */
   readonly installed: InstalledRow | undefined
   /** Our record of a removed part and its snapshots. */
   readonly removed: RemovedRow | undefined
-  /** The recorded version or, without a record, the version in the plugin.yaml in `place`; null if neither is known. */
+  /** The recorded version or, without a record, the one in the plugin.yaml in its place; null if neither is known. */
   readonly version: string | null
+}
+
+/** A part in the place that it will have, and what it replaces. */
+export interface ReplacingPart extends Place {
+  readonly previous: PreviousInstall
 }
 
 /** Reads the state of a part that will be installed in this place. */
 export function readPreviousInstall(layout: Layout, target: Place): PreviousInstall {
   const record = readHostRecord(layout)
-  const installed = findInstalled(record.installed, target)
+  const row = findInstalled(record.installed, target)
   const removed = findInstalled(record.removed, target)
-  const place = installed === undefined ? target : placeOf(installed)
-  const version = installed?.version ?? readForeignVersion(installPath(layout, place))
-  return { place, installed, removed, version }
+  const installed = row && presentRow(layout, row, target.directory)
+  const version = installed?.version ?? readForeignVersion(installPath(layout, target))
+  return { installed, removed, version }
 }
 
 /**
- * Returns the place that this origin's settings and kept paths belong to: the former place of a removed part that
- * returns, otherwise the current place.
+ * Returns the row of an installed part with its present directory. If the recorded directory does not contain a plugin
+ * but `directory` does, the operator has moved the plugin there.
  */
-export function formerPlace({ place, installed, removed }: PreviousInstall, origin: Origin): Place {
-  const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin)
-  return isReturning ? placeOf(removed) : place
+export function presentRow(layout: Layout, row: InstalledRow, directory: string | undefined): InstalledRow {
+  if (row.kind !== 'plugin' || directory === undefined) return row
+  const [recorded, other] = [placeOf(row), { ...placeOf(row), directory }]
+  const isMoved = !pathExistsSync(installPath(layout, recorded)) && pathExistsSync(installPath(layout, other))
+  return isMoved ? rowIn(row, other) : row
 }
 
 /**
@@ -75,12 +78,11 @@ export function versionsFrom({ installed }: PreviousInstall, origin: Origin): In
  * If nothing is in the place, returns the absolute path of the newest snapshot that contains kept paths of this origin,
  * if there is one. Otherwise returns undefined: a version in the place has its own kept paths.
  */
-export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin: Origin): string | undefined {
-  const { place, installed, removed } = previous
-  const row = installed ?? removed
-  if (row === undefined || pathExistsSync(installPath(layout, place))) return undefined
+export function findLeftBehind(layout: Layout, part: ReplacingPart, origin: Origin): string | undefined {
+  const row = part.previous.installed ?? part.previous.removed
+  if (row === undefined || pathExistsSync(installPath(layout, part))) return undefined
   const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined)
-  return newest && join(snapshotsPath(layout, place), newest.name)
+  return newest && join(snapshotsPath(layout, part), newest.name)
 }
 
 /**
@@ -95,7 +97,7 @@ export function stateFor({ installed, version }: PreviousInstall, origin: Origin
 /** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */
 export function factsOfReplaced(
   layout: Layout,
-  { installed, place }: PreviousInstall,
+  { previous: { installed }, ...place }: ReplacingPart,
   log: Log,
 ): { previous_sha256?: string; unrecorded?: true } {
   if (installed !== undefined)
@@ -121,20 +123,24 @@ interface Claim {
  */
 export function verifyPlace(previous: PreviousInstall, claim: Claim, log: Log): void {
   const { origin } = claim
-  const { place, installed, removed } = previous
-  for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
-    const owner = snapshot.origin ?? removed
-    if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-      log.notice(
-        `Snapshot ${name} of ${placePath(place)} contains kept paths of ${owner.slug} (${kept.join(', ')}). They stay in the snapshot.`,
-      )
-  }
+  const { installed, removed } = previous
+  if (removed !== undefined) noticeOthersPaths(removed, origin, log)
   if (installed === undefined || isFrom(installed, origin)) return
+  const place = placeOf(installed)
   const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`
   if (!claim.allowTakeover) throw placeTaken(place, owner, claim.chosenBy)
   log.warning(
     `This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`,
   )
+}
+
+function noticeOthersPaths(removed: RemovedRow, origin: Origin, log: Log): void {
+  for (const { name, kept_paths: kept, origin: owner = removed } of removed.snapshots) {
+    if (kept !== undefined && !isFrom(owner, origin))
+      log.notice(
+        `Snapshot ${name} of ${placePath(placeOf(removed))} contains kept paths of ${owner.slug} (${kept.join(', ')}). They stay in the snapshot.`,
+      )
+  }
 }
 
 /**
@@ -145,9 +151,10 @@ export function verifyPlace(previous: PreviousInstall, claim: Claim, log: Log): 
 export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
   const recorded = new Set<string | undefined>()
   for (const shelf of ['plugins', 'extensions'] as const) {
-    const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) })
+    const directory = shelf === place.shelf ? place.directory : usualDirectory(shelf)
+    const known = readPreviousInstall(layout, { id: place.id, shelf, directory })
     verifyPlace(known, claim, claim.log)
-    if (known.installed !== undefined) recorded.add(findRealPath(layout, known.place))
+    if (known.installed !== undefined) recorded.add(findRealPath(layout, placeOf(known.installed)))
   }
   for (const other of placesOf(layout, place)) {
     const path = findRealPath(layout, other)
@@ -164,7 +171,8 @@ function placesOf(layout: Layout, { id, directory: chosen }: Place): Place[] {
   return directories.map(directory => placeAt(`${directory}/${id}`))
 }
 
-function findRealPath(layout: Layout, { directory, id }: Place): string | undefined {
+/** Returns the real path of a place, whether anything is there or not; undefined if its directory leads nowhere. */
+export function findRealPath(layout: Layout, { directory, id }: Place): string | undefined {
   const real = findRealDirectory(layout, directory)
   return real === undefined ? undefined : join(real, id)
 }

@@ -28,27 +28,19 @@ export function readOwnIdentity(): ProcessIdentity {
   }
 }
 
-/** A process as its lock file describes it; older versions of this action did not write `machine_id`. */
-export type FormerProcess = Omit<ProcessIdentity, 'machine_id'> & { machine_id?: string | null | undefined }
-
 /**
  * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
  * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
  * Nor is a process in another pid namespace that was started since the last boot.
  */
-export function isProvablyDead(holder: FormerProcess, own: ProcessIdentity): boolean {
+export function isProvablyDead(holder: ProcessIdentity, own: ProcessIdentity): boolean {
   if (holder.hostname !== own.hostname) return false
-  const isSameBoot = holder.boot_id === own.boot_id
-  if (!isSameMachine(holder, own, isSameBoot)) return false
-  if (!isSameBoot) return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null
+  if (holder.machine_id !== own.machine_id) return false
+  if (holder.boot_id !== own.boot_id) return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null
   if (holder.pid_namespace !== own.pid_namespace) return false
   if (!pidExists(holder.pid)) return true
   const startTime = readStartTime(holder.pid)
   return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time
-}
-
-function isSameMachine(holder: FormerProcess, own: ProcessIdentity, isSameBoot: boolean): boolean {
-  return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id
 }
 
 /** True if a process with this pid exists now, even if this user may not signal it. */

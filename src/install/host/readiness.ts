@@ -74,12 +74,6 @@ export function checkHost(host: SwitchingHost, place: Place): void {
   }
 }
 
-/** Calls `checkHost` for the current place and the target of a part, but only once if they are the same place. */
-export function checkPlaces(host: SwitchingHost, present: Place, target: Place): void {
-  if (installPath(host.layout, present) !== installPath(host.layout, target)) checkHost(host, present)
-  checkHost(host, target)
-}
-
 /**
  * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
  * switches versions. Also checks that there is space for this action's own records.

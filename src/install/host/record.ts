@@ -1,12 +1,7 @@
-import { renameSync } from 'node:fs'
-import { join } from 'node:path'
 import { z } from 'zod/mini'
-import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
-import type { Log } from '../../core/log.ts'
+import { DeploymentError } from '../../core/errors.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
-import { makePrivateDirectories, replaceFile } from '../files/durable.ts'
-import { isSystemError, toHostError } from '../files/errors.ts'
-import { pathExistsSync } from '../files/walk.ts'
+import { replaceFile } from '../files/durable.ts'
 import { type Layout, nameOf, type PartName, placeName, placeOf } from './layout.ts'
 import {
   type InstalledRow,
@@ -111,7 +106,7 @@ export async function recordPending(layout: Layout, isPending: (row: InstalledRo
 }
 
 /** Returns the rows with the fact `service_pending` for the rows for which `isPending` is true. */
-export function withPending(
+function withPending(
   rows: readonly InstalledRow[],
   isPending: (row: InstalledRow) => boolean,
 ): readonly InstalledRow[] {
@@ -142,8 +137,8 @@ function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {
   return rows.toSorted((a, b) => comparePaths(nameOf(a), nameOf(b)))
 }
 
-/** The content of `installed.json`; the journal contains it, too. */
-export const recordFileSchema = z
+/** The content of `installed.json`. */
+const recordFileSchema = z
   .object({
     schema: z.literal(1),
     installed: z.array(installedRowSchema),
@@ -206,13 +201,13 @@ async function writeRecordFile(layout: Layout, record: HostRecord): Promise<Host
  * Returns the file's content for a record. Parsing puts the keys in a fixed order, so the same rows always have the
  * same bytes.
  */
-export function fileOf({ installed, ...lists }: HostRecord): RecordFile {
+function fileOf({ installed, ...lists }: HostRecord): RecordFile {
   const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0))
   return recordFileSchema.parse({ schema: 1, installed, ...optional })
 }
 
 /** Returns the record that a file contains. */
-export function recordOf({ installed, removed = [], projects = [], discard = [] }: RecordFile): HostRecord {
+function recordOf({ installed, removed = [], projects = [], discard = [] }: RecordFile): HostRecord {
   return { installed, removed, projects, discard }
 }
 
@@ -291,88 +286,4 @@ export function isSameTree(
   b: Pick<InstalledVersion, 'tree_digest' | 'tree_record'>,
 ): boolean {
   return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record
-}
-
-/** A host whose record is compared, and the log for a difference. */
-export interface RecordedHost {
-  readonly layout: Layout
-  readonly log: Log
-}
-
-/** The record as known to a run that holds, or held, the host's lock. */
-export interface KnownRecord {
-  readonly record: HostRecord
-}
-
-/**
- * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commit and notes. Any other content is from another process, which must not write there. This function then
- * sets the file aside, even if the file contains a valid record. Throws file system errors. After an error, the file is
- * as it was.
- */
-export async function restoreRecord(
-  { layout, log }: RecordedHost,
-  known: KnownRecord,
-  committed?: Installation,
-): Promise<void> {
-  const found = tryToRead(layout)
-  if (found === known.record || (found !== undefined && isOfRun(found, known, committed))) return
-  const aside = await setAside(layout)
-  try {
-    await writeRecordFile(layout, known.record)
-  } catch (error) {
-    if (aside !== undefined) renameSync(aside, layout.installed)
-    throw error
-  }
-  const deed = aside === undefined ? 'removed' : 'changed'
-  const where = aside === undefined ? '' : ` The changed file is now ${aside}.`
-  log.warning(
-    `Another process ${deed} ${layout.installed} after a deployment had begun, so the file was written again.${where} Find out which process did that.`,
-  )
-}
-
-/** Does the same as `restoreRecord` without a commit to compare. Never throws: returns the error instead. */
-export async function tryToRestoreRecord(host: RecordedHost, known: KnownRecord): Promise<DeployError | undefined> {
-  try {
-    await restoreRecord(host, known)
-    return undefined
-  } catch (error) {
-    return toHostError(error, `writing ${host.layout.installed} again`)
-  }
-}
-
-/** Returns undefined if the file is not a record, or is not for this user. Throws any other error of the system. */
-function tryToRead(layout: Layout): HostRecord | undefined {
-  try {
-    return readRecordFile(layout)
-  } catch (error) {
-    const cause = error instanceof Error ? error.cause : undefined
-    if (isSystemError(cause) && !['EACCES', 'EPERM'].includes(errnoOf(cause) ?? '')) throw error
-    return undefined
-  }
-}
-
-/**
- * True if all differences may come from the run itself. A run also forgets discarded snapshots that are gone, and notes
- * which services are pending.
- */
-function isOfRun(found: HostRecord, { record }: KnownRecord, committed?: Installation): boolean {
-  const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])]
-  const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])])
-  return expected.some(known => rowsOf(known) === rowsOf(found)) && found.discard.every(path => mayDiscard.has(path))
-}
-
-function rowsOf(record: HostRecord): string {
-  const { installed, removed, projects } = fileOf(record)
-  return JSON.stringify([withPending(installed, () => false), removed, projects])
-}
-
-/** Returns the file's new path, or undefined if there was no file. */
-async function setAside({ installed, snapshots }: Layout): Promise<string | undefined> {
-  if (!pathExistsSync(installed)) return undefined
-  const folder = join(snapshots, 'set-aside')
-  await makePrivateDirectories(folder)
-  const aside = join(folder, `${Date.now()}-installed.json`)
-  renameSync(installed, aside)
-  return aside
 }

@@ -32,9 +32,7 @@ export const timeSchema = z.string().check(
 )
 
 /** SHA-256 as this action writes it: lower case. */
-export const digestSchema = z
-  .string()
-  .check(z.regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }))
+const digestSchema = z.string().check(z.regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }))
 
 /** The marketplace slug of a plugin or service, or the id of a project. */
 const originSlugSchema = z.union([slugSchema, projectIdSchema], {
@@ -54,7 +52,7 @@ export const snapshotNameSchema = z.string().check(
 )
 
 /** A path below a directory, with `/` between its parts. */
-export const innerPathSchema = z.string().check(
+const innerPathSchema = z.string().check(
   z.regex(new RegExp(`^${NAME_PATTERN}(?:/${NAME_PATTERN})*$`, 'u'), {
     error: 'must be a relative path without empty parts, ".", ".." or control characters',
   }),
@@ -74,10 +72,7 @@ const installedVersionSchema = z.object({
   /** Digest of the artifact; null for a version that we did not install ourselves. */
   artifact_sha256: z.nullable(digestSchema),
   tree_digest: z.nullable(digestSchema),
-  /**
-   * The name of the record of the version's files; absent if there is no such record, or if an earlier version of the
-   * action wrote that record.
-   */
+  /** The name of the record of the version's files; absent if there is no such record. */
   tree_record: z.exactOptional(digestSchema),
   installed_at: z.nullable(timeSchema),
   deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
@@ -114,11 +109,8 @@ const snapshotSchema = z.extend(installedVersionSchema, {
   modified: z.exactOptional(z.literal(true)),
   /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
   kept_paths: z.exactOptional(z.array(innerPathSchema)),
-  /**
-   * The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor; absent
-   * from rows that earlier versions of the action wrote.
-   */
-  keep_paths: z.exactOptional(z.array(keepPathSchema)),
+  /** The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor. */
+  keep_paths: z.array(keepPathSchema),
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
 
@@ -129,11 +121,8 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   id: idSchema,
   /** The directory of plugins that the part is in; absent for `plugins`, and for a service. */
   directory: z.exactOptional(pluginsDirectorySchema),
-  /**
-   * The paths that the part's tree record leaves out, because they belong to the host; absent from rows that
-   * earlier versions of the action wrote.
-   */
-  keep_paths: z.exactOptional(z.array(keepPathSchema)),
+  /** The paths that the part's tree record leaves out, because they belong to the host. */
+  keep_paths: z.array(keepPathSchema),
   /**
    * Whether the part is a restored snapshot that had been modified. If so, the part's files are not those of the
    * artifact.

@@ -1,7 +1,6 @@
 import { accessSync, constants, mkdirSync, readdirSync, realpathSync, renameSync, statfsSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { listFirst } from '../../core/text.ts'
 import { withDirectorySync } from '../files/open.ts'
 import { mountPointsIn } from '../files/space.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
@@ -12,8 +11,6 @@ import { type HostTree, presentPaths } from './snapshots.ts'
  * A directory of this name is always in the target of the renames that must fail, so that the target is never empty.
  */
 const FULL = 'full'
-/** The maximum number of names in one message. */
-const MAX_NAMED = 5
 const OVERLAY_MAGIC = 0x794c7630
 
 /** A host, and the paths that a deployment must keep there. */
@@ -26,8 +23,7 @@ export interface SwitchingHost {
  * Checks that the content of a place can be switched by renames. The content must neither be nor contain a mount point,
  * and the system must let this run move the content and the kept paths in it. Leaves the content where it is.
  *
- * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
- * or if the check moved a path and could not move it back.
+ * Throws DeploymentError `unsafe_host`, which says what to do.
  */
 export function requireSwitchable({ layout, keepPaths }: SwitchingHost, place: Place): void {
   requireMovableTree(layout, { root: installPath(layout, place), keepPaths })
@@ -92,24 +88,12 @@ function requireMovable(moved: MovedPath, target: string): void {
     if (reason !== undefined) throw new DeploymentError('unsafe_host', reason, { cause: error })
     return
   }
-  // On a file system that follows POSIX, the code below is reached only if another process has emptied the target.
-  moveBack(target, path)
+  // Reached only on a file system that does not follow POSIX.
+  renameSync(target, path)
   throw new DeploymentError(
     'unsafe_host',
-    `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back. Find the program that empties or removes directories in ${dirname(target)}, and exclude ${dirname(target)} from it; if no program does that, put project-root on another file system.`,
+    `${path} could be renamed to ${target}, although that directory is not empty. It was moved back. Put project-root on another file system.`,
   )
-}
-
-function moveBack(from: string, path: string): void {
-  try {
-    renameSync(from, path)
-  } catch (error) {
-    throw new DeploymentError(
-      'inconsistent',
-      `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Move it back by hand: mv -T ${from} ${path}`,
-      { cause: error },
-    )
-  }
 }
 
 function whyUnmovable({ root, path }: MovedPath, errno: string | undefined): string | undefined {
@@ -154,38 +138,13 @@ function isWritable(path: string): boolean {
 
 /**
  * Returns a directory that no rename can replace, because it is never empty. Several runs can therefore use it without
- * a lock. The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
+ * a lock. The directory is created once and kept, and nothing in it is opened.
  */
 function irreplaceable(layout: Layout): string {
   const renameProbe = renameProbePath(layout)
   mkdirSync(renameProbe, { recursive: true, mode: 0o700 })
-  requireNothingStranded(layout)
   if (readdirSync(renameProbe).length === 0) mkdirSync(join(renameProbe, FULL), { recursive: true, mode: 0o700 })
   return renameProbe
-}
-
-/**
- * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. In that case, a rename may have put another directory where the target was, in a run that was killed or could
- * not move that directory back.
- */
-export function requireNothingStranded(layout: Layout): void {
-  const names = strandedNames(layout)
-  if (names.length === 0) return
-  throw new DeploymentError(
-    'inconsistent',
-    `${renameProbePath(layout)} must contain only ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. The directory itself, or an entry in it, may be a plugin, service or kept path that was moved there. Nothing was installed. Move that plugin, service or kept path back to its place by hand, or, if there is none, remove these entries; then run again.`,
-  )
-}
-
-/**
- * Returns the names of the entries in the target of the renames that must fail, except `full`. If there are any, the
- * target may be a directory of this host that is missing from its place.
- */
-export function strandedNames(layout: Layout): string[] {
-  const renameProbe = renameProbePath(layout)
-  const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false
-  return isDirectory ? readdirSync(renameProbe).filter(name => name !== FULL) : []
 }
 
 function mountOf(path: string): string {

@@ -258,7 +258,6 @@ function redactRecord(record: JournalRecord, redact: Redact): JournalRecord {
       return { ...record, error: record.error === null ? null : redact(record.error) }
     case 'end':
       return { ...record, end: redactTexts(record.end, redact, END_WORDS) as typeof record.end }
-    case 'host':
     case 'state':
     case 'change':
     case 'changes':

@@ -122,7 +122,7 @@ function isOfAnnounced(
  * if known, the id with which the journal begins.
  */
 function isOfItsParts(
-  { rows, removed = [], discard, project }: CommitRecord,
+  { rows, removed, discard, project }: CommitRecord,
   { contract, slug, kind, id }: BeginRecord['facts'],
 ): boolean {
   const parts = [...rows, ...removed]

@@ -1,7 +1,6 @@
 import { z } from 'zod/mini'
 import { idSchema } from '../../core/identifiers.ts'
 import { type Change, changeSchema } from '../changes/change.ts'
-import { type HostRecord, recordFileSchema, recordOf } from '../host/record.ts'
 import {
   installedRowSchema,
   projectVersionSchema,
@@ -29,8 +28,6 @@ const beginSchema = z.lazy(() =>
 export const recordSchema = z.lazy(() =>
   z.discriminatedUnion('record', [
     beginSchema.def.getter(),
-    /** Until the commit, this is the host's record of what is installed. */
-    z.strictObject({ record: z.literal('host'), file: recordFileSchema }),
     z.strictObject({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),
     z.extend(stepEntrySchema, { record: z.literal('step') }),
@@ -59,7 +56,7 @@ export const recordSchema = z.lazy(() =>
       record: z.literal('commit'),
       at: timeSchema,
       rows: z.array(installedRowSchema),
-      removed: z.exactOptional(z.array(removedRowSchema)),
+      removed: z.array(removedRowSchema),
       discard: z.array(snapshotPathSchema),
       project: z.exactOptional(projectVersionSchema),
     }),
@@ -96,12 +93,6 @@ export const DURABLE: ReadonlySet<JournalRecord['record']> = new Set([...REQUIRE
 export function findCommit(records: readonly JournalRecord[]): CommitRecord | undefined {
   const wasUndone = records.some(entry => entry.record === 'undone')
   return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
-}
-
-/** Returns the host's record from the moment when the run locked the host; undefined if that record is not known. */
-export function findHostRecord(records: readonly JournalRecord[]): HostRecord | undefined {
-  const found = records.find(entry => entry.record === 'host')
-  return found && recordOf(found.file)
 }
 
 /** Returns the changes that were announced and are not undone yet, oldest first. */

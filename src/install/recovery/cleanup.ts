@@ -10,15 +10,7 @@ import { mountPointsIn } from '../files/space.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/walk.ts'
 import { type Layout, stagingPath } from '../host/layout.ts'
 import { pidExists } from '../host/process-identity.ts'
-import {
-  type Installation,
-  type KnownRecord,
-  type RecordedHost,
-  readHostRecord,
-  recordDiscarded,
-  recordInstalled,
-  restoreRecord,
-} from '../host/record.ts'
+import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from '../host/record.ts'
 import { pruneTreeRecords, type TreeIdentity } from '../trees/record.ts'
 
 /** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
@@ -27,21 +19,21 @@ const DISCARDED = 'discarded-'
 /** One hour: far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000
 
+/** A host, and the log for what could not be cleaned up. */
+interface CleanedHost {
+  readonly layout: Layout
+  readonly log: Log
+}
+
 /**
- * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
- * folder, where `cleanStaging` deletes them.
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts. Moves the
+ * snapshots that are not retained to the staging folder, where `cleanStaging` deletes them.
  *
- * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
+ * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved.
  * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
  * only another call moves or records the remaining snapshots.
  */
-export async function finishCommitted(
-  { layout, log }: RecordedHost,
-  installation: Installation,
-  known: KnownRecord | undefined,
-): Promise<boolean> {
-  if (known !== undefined) await restoreRecord({ layout, log }, known, installation)
+export async function finishCommitted({ layout, log }: CleanedHost, installation: Installation): Promise<boolean> {
   await recordInstalled(layout, installation)
   const left = await discard(layout, log, installation.discard)
   const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)))

@@ -6,7 +6,6 @@ import { toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import type { Layout, Place } from '../host/layout.ts'
 import { describeLiveHolder } from '../host/lock.ts'
-import { requireNothingStranded } from '../host/switchable.ts'
 import { type DeploymentEnd, flowOf, type RollbackFacts } from '../journal/facts.ts'
 import type { Journal } from '../journal/journal.ts'
 import { JournalDamage } from '../journal/line.ts'
@@ -173,10 +172,9 @@ type Unended = { readonly holder: string } | { readonly records: readonly Journa
 /**
  * Finds the run whose journal is on this host, if there is one. A live run that has announced nothing yet, because it
  * is still downloading, does not count. Throws DeploymentError `inconsistent` if that run
- * cannot be recovered, and as `readUnended` and `requireNothingStranded` do.
+ * cannot be recovered, and as `readUnended` does.
  */
 export async function findUnended(host: Host, signal: AbortSignal): Promise<Unended | undefined> {
-  requireNothingStranded(host.layout)
   const other = await readUnended(host.layout, signal)
   if (other !== undefined && 'records' in other) verifyRecoverable(host, other.records)
   return other

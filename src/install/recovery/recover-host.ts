@@ -4,7 +4,6 @@ import { pathExistsSync } from '../files/walk.ts'
 import { acquireLock, type HeldLock, type LockRequest } from '../host/lock.ts'
 import { requireOwnKinds, requireSafeHost, UntouchableHostError } from '../host/ownership.ts'
 import { prepareHost, spendReserve } from '../host/readiness.ts'
-import { requireNothingStranded, strandedNames } from '../host/switchable.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
 import { readJournal } from '../journal/read.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
@@ -94,14 +93,11 @@ export function isAnyPending({ layout, hostConfig }: Host): boolean {
 
 /**
  * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
- * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and `requireNothingStranded` do.
+ * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recover` do.
  */
 export async function recoverHost(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
-  if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) {
-    requireNothingStranded(host.layout)
-    return undefined
-  }
+  if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) return undefined
   requireOwnKinds(host.layout)
   const lock = await holdLock(host, lockTimeoutMs)
   try {
@@ -135,9 +131,9 @@ export async function holdLock(
 /**
  * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
  * prepares it for the report of the refused run, as far as that is possible. Returns `end`. Its outcome becomes
- * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
- * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
- * holder recovers the host itself. Returns the UntouchableHostError if the host must not be touched.
+ * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. Does
+ * not wait for the lock: a live holder recovers the host itself. Returns the UntouchableHostError if the host must not
+ * be touched.
  */
 export async function recoverBeforeRefusal(
   host: Host,
@@ -150,8 +146,7 @@ export async function recoverBeforeRefusal(
   } catch (error) {
     if (error instanceof UntouchableHostError) return error
     const { code, message } = toDeployError(error)
-    const isUncertain = isInDoubt(host.layout) || strandedNames(host.layout).length > 0
-    if (code === 'locked' || !isUncertain || end.error === null) return end
+    if (code === 'locked' || !isInDoubt(host.layout) || end.error === null) return end
     const known = end.error.message
     const both = known === message ? known : `${known} Also: ${message}`
     return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } }

@@ -3,11 +3,9 @@ import type { DeployError } from '../../core/errors.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { nameOf, stagingPath } from '../host/layout.ts'
 import { requireSafeDirectory } from '../host/ownership.ts'
-import { type KnownRecord, tryToRestoreRecord, withPending } from '../host/record.ts'
-import { requireNothingStranded } from '../host/switchable.ts'
 import { buildEnd, type DeploymentEnd, flowOf, nameRun } from '../journal/facts.ts'
 import { openJournal, removeJournal } from '../journal/journal.ts'
-import { announcedIn, type CommitRecord, findCommit, findHostRecord, pendingChanges } from '../journal/records.ts'
+import { announcedIn, type CommitRecord, findCommit, pendingChanges } from '../journal/records.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import {
@@ -18,7 +16,7 @@ import {
   rollbackProblems,
 } from '../reports/local-report.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
-import { isOfFile, isPendingAfter, type RollbackRequest, type RolledBack, rollBack } from '../transaction/rollback.ts'
+import { isOfFile, type RollbackRequest, type RolledBack, rollBack } from '../transaction/rollback.ts'
 import { undoChanges } from '../transaction/undo.ts'
 import { cleanStaging, discardStaging, finishCommitted, removeStrayTemporaries, retryDiscarded } from './cleanup.ts'
 import {
@@ -40,8 +38,7 @@ import { checksAfter, findPending, findServices, restorePending } from './servic
  * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
  * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
  * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
- * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded`
- * does. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
  * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
@@ -49,8 +46,6 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   await removeStrayTemporaries(layout, log)
   const wasPending = new Set(findPending(layout).map(nameOf))
   const recovered = await recoverJournal(host)
-  // No transaction moves a stranded tree, so no rollback moves it back.
-  requireNothingStranded(layout)
   const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)))
   await restorePending(host, pending)
   return recovered
@@ -167,10 +162,7 @@ interface RecoveredEnd {
   readonly end: DeploymentEnd
   /** Whether another recovery has to continue: this one was cancelled, or could not record the restored services. */
   readonly isUnfinished?: boolean
-  /**
-   * The error that leaves work to another recovery: the host's record, or the pending services in that record, could
-   * not be written.
-   */
+  /** The error that leaves work to another recovery: the pending services could not be recorded. */
   readonly unwritten?: DeployError | undefined
   /** Whether a kept path could not be put back. */
   readonly hasLost?: boolean | undefined
@@ -180,26 +172,9 @@ interface RecoveredEnd {
 async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
   if (commit !== undefined) return await endCommitted(host, run, commit)
-  // Everything that follows reads the host's record.
-  const known = knownRecord(run)
-  const unwritten = known && (await tryToRestoreRecord(host, known))
   const request = rollbackOf(host, run)
   const ended = await endRolledBack(request, run, interruptedState(host, run.record))
-  return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 }
-}
-
-/**
- * Returns the record of the host as the run knew it. If the rollback of the run left a problem, all services that the
- * run changed are pending in this record, because the run may have noted any of them.
- */
-function knownRecord({ records, record: { facts } }: DeadRun): KnownRecord | undefined {
-  const found = findHostRecord(records)
-  if (found === undefined) return undefined
-  const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0
-  const services = records.flatMap(entry => (entry.record === 'service' ? [entry.part] : []))
-  const unrestored = hasProblem ? services : []
-  const installed = withPending(found.installed, row => isPendingAfter(row, { of: facts, unrestored }))
-  return { record: { ...found, installed } }
+  return { ...ended, hasLost: request.lost.length > 0 }
 }
 
 /**
@@ -272,9 +247,8 @@ function rollbackOf(host: Host, run: DeadRun): RollbackRequest & { readonly lost
 }
 
 /** Ends a run that died after its commit: the new version stays. */
-async function endCommitted(host: Host, run: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
-  const { records } = run
-  await finishCommitted(host, { removed: [], ...commit }, knownRecord(run))
+async function endCommitted(host: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
+  await finishCommitted(host, commit)
   const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')
   return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
 }

@@ -113,7 +113,7 @@ const successSchema = z.object({
   slug: z.string(),
   artifact_sha256: z.string(),
   outcome: z.literal('success'),
-  sources: z.optional(z.array(z.object({ part: z.string(), from: z.string(), id: z.string() }))),
+  sources: z.exactOptional(z.array(z.object({ part: z.string(), from: z.string(), id: z.string() }))),
 })
 type AuditedSuccess = z.infer<typeof successSchema>
 

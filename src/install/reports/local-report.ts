@@ -1,12 +1,15 @@
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
+import { DEFAULT_PLUGINS_DIRECTORY } from '../../core/identifiers.ts'
 import { type Outcome, reportStatusOf } from '../../core/state-machine.ts'
 import { asSentence } from '../../core/text.ts'
 import { createFile, replaceFile } from '../files/durable.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, placeOf } from '../host/layout.ts'
+import { readHostsDirectory } from '../host/plugins-directory.ts'
+import { presentRow } from '../host/previous-install.ts'
 import { readInstalled } from '../host/record.ts'
 import type { InstalledRow } from '../host/rows.ts'
 import { readStateFileSync } from '../host/state-file.ts'
@@ -38,7 +41,7 @@ export const localReportSchema = z.lazy(() =>
     /**
      * The version that the host runs now; null if nothing is installed, or if the host may have neither version intact.
      */
-    running_version: z._default(z.nullable(z.string()), null),
+    running_version: z.nullable(z.string()),
     status: z.enum(['success', 'failed', 'rolled_back']),
     state: z.string(),
     duration_ms: z.number(),
@@ -249,7 +252,7 @@ export function readRunningVersion(layout: Layout, facts: DeploymentFacts): stri
   if (committed === undefined && isChanging(journal, facts)) return null
   const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts))
   if (own.length === 0) return facts.previous_version
-  const present = own.filter(row => isThere(installPath(layout, placeOf(row))))
+  const present = own.filter(row => isThere(layout, row, facts))
   return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null
 }
 
@@ -278,10 +281,18 @@ function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): b
   return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind)
 }
 
-/** False if the path cannot be examined. */
-function isThere(path: string): boolean {
+/**
+ * False if the path cannot be examined. The operator may have moved a plugin to the directory that this run or the host
+ * uses.
+ */
+function isThere(
+  layout: Layout,
+  row: InstalledRow,
+  { directory = DEFAULT_PLUGINS_DIRECTORY }: DeploymentFacts,
+): boolean {
   try {
-    return pathExistsSync(path)
+    const present = presentRow(layout, presentRow(layout, row, directory), readHostsDirectory(layout).directory)
+    return pathExistsSync(installPath(layout, placeOf(present)))
   } catch {
     return false
   }

@@ -256,12 +256,6 @@ interface FileChange {
   readonly after?: string
 }
 
-/** A part that a real run would move to another directory, or remove. */
-interface PartChange {
-  readonly how: 'move' | 'remove'
-  readonly sentence: string
-}
-
 /** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
 const MAX_LISTED = 200
 
@@ -273,8 +267,8 @@ export class DryRunResult {
   readonly counts = { added: 0, changed: 0, removed: 0 }
   /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
   hasMore = false
-  /** The changes to whole parts. */
-  readonly parts: PartChange[] = []
+  /** The parts that would be removed, one sentence each. */
+  readonly removals: string[] = []
 
   /** Adds a change. Calls `sizes` only if the change is listed. */
   add(how: FileChange['how'], path: string, sizes: () => Pick<FileChange, 'before' | 'after'>): void {
@@ -294,10 +288,8 @@ export class DryRunResult {
 
   /** Summarizes the changes: `remove 1 part and change 3 files`. */
   inWords(): string {
-    const parts = (['move', 'remove'] as const).flatMap(how => {
-      const count = this.parts.filter(part => part.how === how).length
-      return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`]
-    })
+    const removed = this.removals.length
+    const parts = removed === 0 ? [] : [`remove ${countInWords(removed, 'part')}`]
     if (this.count === 0) return listAll(parts) || 'change no file'
     return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`])
   }

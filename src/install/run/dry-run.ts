@@ -5,7 +5,7 @@ import type { Log } from '../../core/log.ts'
 import { isSystemError, toHostError } from '../files/errors.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
-import { installPath, isSamePlace, type Layout, placeName, placePath } from '../host/layout.ts'
+import { installPath, type Layout, placePath } from '../host/layout.ts'
 import { requireSafeHost, UntouchableHostError } from '../host/ownership.ts'
 import { presentPaths } from '../host/snapshots.ts'
 import { buildEnd } from '../journal/facts.ts'
@@ -58,7 +58,6 @@ async function findChanges(
     const result = new DryRunResult()
     for (const part of removals) noteRemoval(result, layout, part)
     for (const part of parts) {
-      noteMove(result, part)
       await noteDifferences(result, deployment, part)
       noteSettings(result, deployment, { part, order })
     }
@@ -77,23 +76,15 @@ async function makeFolder(parent: string): Promise<string> {
   }
 }
 
-function noteRemoval({ parts }: DryRunResult, layout: Layout, part: InstalledPart): void {
+function noteRemoval({ removals }: DryRunResult, layout: Layout, part: InstalledPart): void {
   if (!pathExistsSync(installPath(layout, part))) return
-  parts.push({ how: 'remove', sentence: `${placePath(part)} would be removed and kept as a snapshot.` })
-}
-
-function noteMove({ parts }: DryRunResult, part: Part): void {
-  const { installed, place } = part.previous
-  if (installed === undefined || isSamePlace(place, part)) return
-  const sentence = `${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`
-  parts.push({ how: 'move', sentence })
+  removals.push(`${placePath(part)} would be removed and kept as a snapshot.`)
 }
 
 async function noteDifferences(result: DryRunResult, deployment: RunningDeployment, part: Part): Promise<void> {
   const { tools, layout } = deployment
   if (part.intact !== undefined) return
-  // The current path: a deployment may move the part to another directory.
-  const path = installPath(layout, part.previous.place)
+  const path = installPath(layout, part)
   const keepPaths = presentKeepPaths(deployment, part)
   const items = itemsIn(layout, part, keepPaths)
   const { added, uncounted, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal)
@@ -118,9 +109,9 @@ function fileSizeSync(path: string): number | undefined {
  * Returns the keep-paths that exist on the host. The new version gets the other keep-paths from the artifact, if the
  * artifact contains them.
  */
-function presentKeepPaths({ layout, keepPaths }: RunningDeployment, { previous, leftBehind }: Part): string[] {
-  const path = installPath(layout, previous.place)
-  const keeper = pathExistsSync(path) ? path : leftBehind
+function presentKeepPaths({ layout, keepPaths }: RunningDeployment, part: Part): string[] {
+  const path = installPath(layout, part)
+  const keeper = pathExistsSync(path) ? path : part.leftBehind
   return keeper === undefined ? [] : presentPaths(keeper, keepPaths)
 }
 
@@ -135,7 +126,7 @@ function noteSettings(
 }
 
 function logResult(log: Log, result: DryRunResult): void {
-  for (const { sentence } of result.parts) log.info(sentence)
+  for (const sentence of result.removals) log.info(sentence)
   for (const change of result.changes)
     log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`)
   const more = result.count - result.changes.length

@@ -138,7 +138,7 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
  * Builds the version in a part's row. A version that returns keeps its recorded facts, such as the time of its
  * installation.
  */
-function versionOf(context: StepContext, part: Part): Omit<InstalledRow, 'snapshots'> {
+function versionOf(context: StepContext, part: Part): Omit<InstalledRow, 'keep_paths' | 'snapshots'> {
   const { contract, slug } = context.order.origin
   const kind = part.shelf === 'plugins' ? 'plugin' : 'service'
   return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) }
@@ -200,7 +200,7 @@ function withHostFiles(
   const isTakenOver = isBelow(takenOver)
   const kept = presentPaths(
     path,
-    (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)),
+    snapshot.keep_paths.filter(keep => !isTakenOver(keep)),
   )
   if (kept.length > 0) {
     const isRemoved = !('previous' in part)

@@ -4,14 +4,7 @@ import { toHostError } from '../files/errors.ts'
 import { stagingPath } from '../host/layout.ts'
 import { describeOther, type HeldLock } from '../host/lock.ts'
 import { requireSafeHost } from '../host/ownership.ts'
-import {
-  fileOf,
-  holdHostRecord,
-  type Installation,
-  readHostRecord,
-  releaseHostRecord,
-  tryToRestoreRecord,
-} from '../host/record.ts'
+import { holdHostRecord, type Installation, releaseHostRecord } from '../host/record.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
 import { finishCommitted } from '../recovery/cleanup.ts'
 import { emptyStaging, endJournal, recover } from '../recovery/recover.ts'
@@ -108,10 +101,9 @@ export interface HostSession {
    */
   makeRoom(): Promise<void>
   /**
-   * Ends a session that leaves nothing to recover. Writes the host's record again if another process has changed it.
-   * Then gives up the staging folder, removes the journal, and only after that deletes the staged files. If a kept path
-   * is lost, sets the staged files aside instead. Never throws: logs a warning about anything that cannot be written or
-   * removed, and leaves it to the next run. The outcome does not change.
+   * Ends a session that leaves nothing to recover. Gives up the staging folder, removes the journal, and only after that
+   * deletes the staged files. If a kept path is lost, sets the staged files aside instead. Never throws: logs a warning
+   * about anything that cannot be removed, and leaves it to the next run. The outcome does not change.
    */
   settle(): Promise<void>
   /** Leaves the journal for the next run. */
@@ -132,7 +124,6 @@ export async function openSession(deployment: RunningDeployment): Promise<HostSe
     { path: layout.journal, redact: host.secrets.redact },
     { reportAddress: host.sender?.address ?? null, keepPaths },
   )
-  await journal.append({ record: 'host', file: fileOf(readHostRecord(layout)) })
   const transaction = beginTransaction({ root: layout.root, journal, log })
   return {
     stagingFolder,
@@ -142,7 +133,7 @@ export async function openSession(deployment: RunningDeployment): Promise<HostSe
       idle: findIdleSteps(deployment, order),
       results: new Map(),
     }),
-    finish: async installation => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
+    finish: async installation => await finishCommitted(host, installation),
     async noteEnd(end, isUnfinished = false) {
       const unfinished = isUnfinished ? { unfinished: true as const } : {}
       return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined
@@ -155,8 +146,6 @@ export async function openSession(deployment: RunningDeployment): Promise<HostSe
     },
     async settle() {
       journal.close()
-      const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) })
-      if (unwritten !== undefined) return log.warning(`${unwritten.message} The next run writes that file.`)
       const hasLost = transaction.lost.length > 0
       await orWarn(log, async () => await endJournal(host, { id, hasLost }))
     },

@@ -6,7 +6,7 @@ import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/step.ts'
 import type { ExtractedFiles, ExtractedTree } from '../files/extracted-tree.ts'
 import { type Place, placeName } from '../host/layout.ts'
-import type { PreviousInstall } from '../host/previous-install.ts'
+import type { ReplacingPart } from '../host/previous-install.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/rows.ts'
 import type { StepEntry } from '../journal/facts.ts'
 import { findNamed, keyOfService, type NamedService, serviceOf } from '../services/supervise.ts'
@@ -100,16 +100,13 @@ export function environmentOf(pluginYaml: PluginYaml | undefined): PartEnvironme
   return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment
 }
 
-/** A part, in the place that it will have. */
-interface AnyPart extends Place {
+interface AnyPart extends ReplacingPart {
   readonly version: string
   /** Null if unknown. */
   readonly artifactSha256: string | null
   readonly environment: PartEnvironment
   /** The source of the part's files, if the artifact only names a source and does not contain them. */
   readonly source?: SourceRecord | undefined
-  /** The previous installation, which may be in another directory. */
-  readonly previous: PreviousInstall
   /** For a removed part that is installed again: the absolute path of the snapshot with the host's own files. */
   readonly leftBehind?: string | undefined
   /** For a version that a rollback restores: its entry in `installed.json`. */

@@ -7,8 +7,8 @@ import { cleanForeignText } from '../../core/text.ts'
 import { isSystemError } from '../files/errors.ts'
 import { pathsOf } from '../files/extracted-tree.ts'
 import { readSmallFileSync } from '../files/open.ts'
-import { installPath, isSamePlace, type PartName, type Place, placeName } from '../host/layout.ts'
-import type { PreviousInstall } from '../host/previous-install.ts'
+import { directoryIn, installPath, type Place, placeName } from '../host/layout.ts'
+import type { ReplacingPart } from '../host/previous-install.ts'
 import { findInstalled, readInstalled } from '../host/record.ts'
 import { type InstalledRow, isFrom, type Origin } from '../host/rows.ts'
 import { type DriftEntry, listDrift } from '../journal/facts.ts'
@@ -48,7 +48,7 @@ export async function recordDriftOfKept(deployment: Deployment, parts: readonly 
  * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
  * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
  */
-export async function recordDrift(deployment: Deployment, places: readonly PartName[]): Promise<void> {
+export async function recordDrift(deployment: Deployment, places: readonly Place[]): Promise<void> {
   const { record } = deployment
   const { drift: known = [] } = record.facts
   const found = []
@@ -64,14 +64,9 @@ export function warnOfDrift({ record, tools }: Deployment): void {
   if (differing.length > 0) tools.log.warning(describeDrift(differing))
 }
 
-function entryOf(
-  { layout }: Deployment,
-  { shelf, id }: PartName,
-  difference: TreeDifference | undefined,
-): DriftEntry | undefined {
-  const installed = findInstalled(readInstalled(layout), { shelf, id })
-  const directory = installed?.directory === undefined ? {} : { directory: installed.directory }
-  const named = { shelf, id, ...directory, version: installed?.version ?? null }
+function entryOf({ layout }: Deployment, place: Place, difference: TreeDifference | undefined): DriftEntry | undefined {
+  const installed = findInstalled(readInstalled(layout), place)
+  const named = { shelf: place.shelf, id: place.id, ...directoryIn(place), version: installed?.version ?? null }
   if (difference === undefined) return installed && { ...named, added: [], removed: [], changed: [], compared: false }
   if (!isModified(difference)) return undefined
   const { instead } = difference
@@ -148,12 +143,14 @@ export interface IntactTree {
  */
 export async function findIntactTree(
   deployment: SigningDeployment,
-  { place, installed }: PreviousInstall,
+  { previous: { installed }, ...part }: ReplacingPart,
   { origin, sha256 }: VerifiedSource,
 ): Promise<IntactTree | undefined> {
   if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin)) return undefined
   if (!isSameList(installed.keep_paths, deployment.keepPaths)) return undefined
   const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
+  const { shelf, id, directory } = part
+  const place = { shelf, id, directory }
   if (find === undefined || !(await isIntact(deployment, place))) return undefined
   const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined }
   return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree
@@ -170,7 +167,7 @@ export function hasRegularFile({ find }: IntactTree, path: string): boolean {
  */
 export async function keepIfIntact(deployment: Deployment, part: NewPart, origin: Origin): Promise<Part> {
   const { installed } = part.previous
-  if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place)) return part
+  if (installed === undefined || !isFrom(installed, origin)) return part
   const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed))
   if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part))) return part
   const { staged: _, tree: __, ...facts } = part
@@ -201,17 +198,13 @@ async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart)
 function isRecordedTree({ layout, keepPaths }: Deployment, part: NewPart, installed: InstalledRow): boolean {
   const record = readTreeRecord(layout, installed)
   if (record === undefined) return false
-  // Earlier versions of this action recorded no modes, but the same artifact has the same modes.
-  const knowsMode = installed.artifact_sha256 !== part.artifactSha256
   const items = itemsOf(part.tree, keepPaths)
-  for (const recorded of record) if (!isAlike(recorded, items.next().value, knowsMode)) return false
+  for (const recorded of record) if (!isAlike(recorded, items.next().value)) return false
   return items.next().done === true
 }
 
-function isAlike(recorded: RecordedItem, item: RecordedItem | undefined, knowsMode: boolean): boolean {
-  if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256) return false
-  const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link')
-  return isSameKind && recorded.content === item.content
+function isAlike(recorded: RecordedItem, item: RecordedItem | undefined): boolean {
+  return (['path', 'sha256', 'kind', 'content'] as const).every(key => recorded[key] === item?.[key])
 }
 
 async function withPluginYaml(
@@ -252,6 +245,6 @@ function orIfUnreadable<Value>(otherwise: Value, read: () => Value): Value {
   }
 }
 
-function isSameList(recorded: readonly string[] | undefined, asked: readonly string[]): boolean {
-  return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted())
+function isSameList(recorded: readonly string[], asked: readonly string[]): boolean {
+  return JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted())
 }

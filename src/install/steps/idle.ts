@@ -6,7 +6,6 @@ import { listNames } from '../../core/text.ts'
 import { readSmallFileSync } from '../files/open.ts'
 import { isAbsent, pathExistsSync } from '../files/walk.ts'
 import { type PartName, placeName, placePath, settingsPath } from '../host/layout.ts'
-import { formerPlace } from '../host/previous-install.ts'
 import type { Deployment, PlannedStep } from '../transaction/record.ts'
 import { isPending } from '../transaction/rollback.ts'
 import { type InstallOrder, type Part, type StepContext, servicesOf } from './context.ts'
@@ -113,21 +112,17 @@ function writesSettings(steps: readonly PlanStep[], part: PartName): boolean {
   return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part))
 }
 
-/**
- * Returns the absolute paths of the settings files that a plan's `write_env` steps will create for a part.
- * Omits settings that exist at the part's former place, because they move with the part.
- */
+/** Returns the absolute paths of the settings files that a plan's `write_env` steps will create for a part. */
 export function missingSettings(
   deployment: Pick<Deployment, 'layout' | 'keepPaths'>,
-  { steps, origin }: Pick<InstallOrder, 'steps' | 'origin'>,
+  { steps }: Pick<InstallOrder, 'steps'>,
   part: Part,
 ): string[] {
   if (!writesSettings(steps, part)) return []
   const { layout } = deployment
-  const places = [part, formerPlace(part.previous, origin)]
-  const isThere = places.some(place => pathExistsSync(settingsPath(layout, place)))
+  const path = settingsPath(layout, part)
   return [
-    ...(isThere ? [] : [settingsPath(layout, part)]),
+    ...(pathExistsSync(path) ? [] : [path]),
     ...(willLackInjectedEnv(deployment, part) ? [injectedEnvPath(layout, part)] : []),
   ]
 }

@@ -142,7 +142,7 @@ export function willLackInjectedEnv(
   part: Part,
 ): boolean {
   const tree = treeOf(layout, part)
-  const sources = [tree, installPath(layout, part.previous.place), part.leftBehind]
+  const sources = [tree, installPath(layout, part), part.leftBehind]
   const isThere = sources.some(folder => folder !== undefined && pathExistsSync(join(folder, INJECTED)))
   return !isThere && isSeedable(keepPaths, part) && !isSigned(tree)
 }

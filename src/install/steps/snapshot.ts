@@ -79,7 +79,7 @@ async function listCaches({ deployment }: StepContext, part: RetainedPart, root:
 
 async function moveKeptAway(context: StepContext, part: RetainedPart, snapshot: string): Promise<string[]> {
   const { layout, keepPaths } = context.deployment
-  const path = installPath(layout, part.previous.place)
+  const path = installPath(layout, part)
   const keeper = pathExistsSync(path) ? path : part.leftBehind
   if (keeper === undefined) return []
   const kept = findKeptPaths({ root: keeper, keepPaths }, snapshot)

@@ -5,8 +5,7 @@ import type { PlannedMove } from '../changes/move.ts'
 import { awaitAll, syncTrees } from '../files/durable.ts'
 import { hearSignals, TimeSlice } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import { installPath, isSamePlace, placeName, placeOf, placePath, settingsPath } from '../host/layout.ts'
-import { formerPlace } from '../host/previous-install.ts'
+import { installPath, placeName, placeOf, placePath, settingsPath } from '../host/layout.ts'
 import { readInstalled } from '../host/record.ts'
 import type { RemovedRow } from '../host/rows.ts'
 import { findKeptPaths, findMovablePaths } from '../host/snapshots.ts'
@@ -92,7 +91,7 @@ async function planSwitches(context: StepContext, { removed, prepared }: Switche
   }
   for (const part of [...leaving, ...prepared.map(({ part }) => part)]) {
     reach(part)
-    await noteLeaving(context, 'previous' in part ? part.previous.place : part)
+    await noteLeaving(context, part)
   }
   context.deployment.tools.signal.throwIfAborted()
   const planned: PlannedSwitch[] = []
@@ -120,7 +119,7 @@ interface PlannedSwitch {
    * just before the old tree was moved.
    */
   kept(): Promise<readonly PlannedMove[]>
-  /** Plans the moves of the new tree into its place, and of the settings that move with the part. */
+  /** Plans the move of the new tree into its place. */
   into(): readonly PlannedMove[]
   /** Records and logs the switch once its moves are made. Returns the result of the part's step. */
   finish(): Promise<StepResult>
@@ -132,7 +131,7 @@ export interface PreparedPart {
   readonly recorded: TreeIdentity
   /** The differences from the version that was installed at the time of the preparation. */
   readonly change: TreeChange
-  /** Whether anything was at the part's previous place at that time. */
+  /** Whether anything was in the part's place at that time. */
   readonly wasThere: boolean
 }
 
@@ -156,7 +155,7 @@ export async function prepareParts(
   const { layout, keepPaths, tools } = context.deployment
   const found = parts.map(part => {
     reach(part)
-    const path = installPath(layout, part.previous.place)
+    const path = installPath(layout, part)
     const wasThere = pathExistsSync(path)
     const keeper = wasThere ? path : part.leftBehind
     // Refuse kept paths that cannot be carried over, before anything is touched.
@@ -207,7 +206,7 @@ async function recordTree({ deployment }: StepContext, { part, change }: Found):
 }
 
 async function compareEach({ deployment }: StepContext, parts: Iterable<NewPart | ReturningPart>): Promise<void> {
-  for (const { previous } of parts) await deployment.drift.again(previous.place)
+  for (const part of parts) await deployment.drift.again(part)
 }
 
 /**
@@ -219,15 +218,13 @@ async function planReplacement(context: StepContext, prepared: PreparedPart): Pr
   const { deployment, results } = context
   const { layout } = deployment
   const { part, wasThere, recorded } = prepared
-  const { place, version } = part.previous
-  const old = installPath(layout, place)
+  const old = installPath(layout, part)
   await makeDirectory(context, part.directory)
   const isThere = pathExistsSync(old)
   const leftBehind = wasThere ? undefined : part.leftBehind
   const keeper = isThere ? old : leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
-  const snapshot = isThere ? await nextSnapshot(deployment, place, version) : undefined
-  const settings = planSettingsMove(context, part)
+  const snapshot = isThere ? await nextSnapshot(deployment, part, part.previous.version) : undefined
   const into = { type: 'move', from: relative(layout.root, part.staged), to: placePath(part) } as const
   return {
     part,
@@ -239,12 +236,11 @@ async function planReplacement(context: StepContext, prepared: PreparedPart): Pr
       const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, from)
       return keptMoves(deployment, { from, to: part.staged }, [...new Set([...kept, ...late])])
     },
-    into: () => [into, ...settings.moves],
+    into: () => [into],
     async finish() {
-      const modified = snapshot && (await identifyReplaced(context, place, snapshot.path))
+      const modified = snapshot && (await identifyReplaced(context, part, snapshot.path))
       results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified })
-      if (snapshot !== undefined) await announceModified(deployment, place, snapshot)
-      settings.announce()
+      if (snapshot !== undefined) await announceModified(deployment, part, snapshot)
       return await describe(context, prepared, modified)
     },
   }
@@ -272,7 +268,7 @@ async function countEdited(
   { part, change, recorded, wasThere }: PreparedPart,
 ): Promise<void> {
   const { previous } = part
-  const drift = await deployment.drift.of(previous.place)
+  const drift = await deployment.drift.of(part)
   if (!wasThere || previous.installed === undefined || !isModified(drift)) return
   try {
     await change.correct(drift, deployment.layout, { before: previous.installed, after: recorded })
@@ -386,37 +382,4 @@ function keyOf(service: Service): string {
   const isShort =
     supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit)
   return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service)
-}
-
-/** The moves of the settings that the host has for a part; `announce` logs the moves once they are made. */
-interface SettingsMove {
-  readonly moves: readonly PlannedMove[]
-  announce(): void
-}
-
-/**
- * Plans the moves of the settings that the host has for a part. The settings follow the part to another directory, even
- * if the part was removed in between.
- */
-function planSettingsMove(
-  { deployment, order }: StepContext,
-  { previous, ...part }: NewPart | ReturningPart,
-): SettingsMove {
-  const { layout, tools } = deployment
-  const former = formerPlace(previous, order.origin)
-  if (isSamePlace(former, part)) return { moves: [], announce: () => undefined }
-  const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)]
-  const { place, installed } = previous
-  const [isThere, isTaken] = [pathExistsSync(from), pathExistsSync(to)]
-  const move = { type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) } as const
-  return {
-    moves: isThere && !isTaken ? [move] : [],
-    announce() {
-      if (installed !== undefined)
-        tools.log.notice(`The part that was in ${installPath(layout, place)} is now in ${installPath(layout, part)}.`)
-      if (isThere && isTaken)
-        tools.log.notice(`${from} was not moved, because ${to} exists: remove ${from} when nothing needs it.`)
-      else if (isThere) tools.log.notice(`The settings file ${from} was moved to ${to}.`)
-    },
-  }
 }

@@ -4,7 +4,7 @@ import { listFirst } from '../../core/text.ts'
 import type { Grace } from '../files/child-process.ts'
 import { isSystemError, toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import { installPath, isSamePlace, type Layout, type Place, placeOf, placePath } from '../host/layout.ts'
+import { installPath, type Layout, type Place, placePath } from '../host/layout.ts'
 import { findInstalled, readInstalled, recordPending } from '../host/record.ts'
 import { type InstalledRow, isFrom } from '../host/rows.ts'
 import type { DeploymentFacts, RollbackFacts } from '../journal/facts.ts'
@@ -91,10 +91,9 @@ function lostIn({ lost = [] }: RollbackRequest): readonly string[] {
   return lost
 }
 
-/** Logs which version was restored at a place. Logs nothing for a directory to which a version was about to move. */
+/** Logs which version was restored at a place. */
 function logRestored({ layout, log }: RollbackRequest, place: Place): void {
   const isThere = pathExistsSync(installPath(layout, place))
-  if (isThere && !isInstalledIn(layout, place)) return
   const version = isThere ? versionIn(layout, place) : undefined
   log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`)
 }
@@ -245,7 +244,7 @@ function notVerified({ grace }: RestoredFiles, error: unknown): Verification {
 async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verification | undefined> {
   const { layout, log, grace, keepPaths, byContent } = files
   const root = installPath(layout, place)
-  const note = isInstalledIn(layout, place) ? readDriftNote(files.stagingFolder, place) : undefined
+  const note = readDriftNote(files.stagingFolder, place)
   const thoroughly = { byContent, signal: grace.comparing }
   const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
   if (note === undefined || found === undefined) return pathExistsSync(root) ? UNKNOWN : undefined
@@ -287,17 +286,6 @@ export function isOfFile(problem: string, places: readonly Place[]): boolean {
   return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`))
 }
 
-/** False for a directory to which a version was about to move from another directory. */
-function isInstalledIn(layout: Layout, place: Place): boolean {
-  try {
-    const row = findInstalled(readInstalled(layout), place)
-    return row === undefined || isSamePlace(placeOf(row), place)
-  } catch {
-    // The comparison reports what is wrong with `installed.json`.
-    return true
-  }
-}
-
 /**
  * The services that a run or a recovery restored, and those that it could not restore or did not reach, by the names
  * that state files have for them. The project-wide unit runs all parts of the deployment.
@@ -320,7 +308,7 @@ export async function noteRestorations(layout: Layout, restorations: Restoration
 }
 
 /** True if a service of the row's part is pending after these restorations. */
-export function isPendingAfter(row: InstalledRow, { of, restored = [], unrestored = [] }: Restorations): boolean {
+function isPendingAfter(row: InstalledRow, { of, restored = [], unrestored = [] }: Restorations): boolean {
   const runs = (part: string | null): boolean => isRunBy(row, part, of)
   return unrestored.some(runs) || (row.service_pending === true && !restored.some(runs))
 }

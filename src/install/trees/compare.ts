@@ -123,7 +123,7 @@ interface ReadableTree {
  * True if the found item matches the recorded item; undefined if only the bytes of a file can show whether they match.
  */
 function compareStates(recorded: RecordedItem, found: FoundItem): boolean | undefined {
-  if (!isSameKind(recorded, found) || recorded.content !== found.content) return false
+  if (recorded.kind !== found.kind || recorded.content !== found.content) return false
   return !isFile(found) || recorded.stamp === found.stamp ? true : undefined
 }
 
@@ -151,11 +151,6 @@ export async function hasSameBytes(
 /** True if an item of a tree or of its record is a regular file. */
 export function isFile({ kind }: Pick<FoundItem, 'kind'>): boolean {
   return kind !== 'link' && kind !== 'other'
-}
-
-/** An item from a record of an earlier version of the action has no mode. */
-function isSameKind({ kind }: RecordedItem, found: FoundItem): boolean {
-  return kind === found.kind || (kind === 'file' && isFile(found))
 }
 
 /** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */

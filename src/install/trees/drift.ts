@@ -8,7 +8,15 @@ import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { toHostError } from '../files/errors.ts'
 import { FileDigester, TimeSlice } from '../files/time-slice.ts'
 import { describeItemSync, type FoundItem, type TreeItem } from '../files/walk.ts'
-import { installPath, type Layout, type PartName, placeName, placeOf, placePath } from '../host/layout.ts'
+import {
+  installPath,
+  type Layout,
+  type PartName,
+  type Place,
+  placeName,
+  placePath,
+  treeRecordPath,
+} from '../host/layout.ts'
 import { findInstalled, readInstalled } from '../host/record.ts'
 import type { InstalledRow } from '../host/rows.ts'
 import { readStateFileSync } from '../host/state-file.ts'
@@ -16,13 +24,11 @@ import { compareTree, isAsRecorded, type ScannedTree, type TreeDifference, TreeS
 import {
   asLine,
   type FindRecorded,
-  isAlike,
   openTreeRecord,
   type RecordedItem,
   type RecordedLine,
   readRecordLines,
   readTreeRecord,
-  recordPath,
   type TreeIdentity,
   TreeRecordDamage,
 } from './record.ts'
@@ -33,7 +39,8 @@ interface RecordFolder {
   readonly log: Log
 }
 
-interface InstalledTree extends PartName {
+/** An installed tree, in its present place. */
+interface InstalledTree extends Place {
   readonly keepPaths: readonly string[]
   /** The path that the tree was moved to, if it was moved. */
   readonly root?: string | undefined
@@ -43,8 +50,8 @@ interface InstalledTree extends PartName {
 /**
  * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
  * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
- * symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier version
- * of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
+ * symlink has the recorded bytes, mode and target, and that there are no other files. A file that was touched, or
+ * replaced by a copy, counts as unchanged.
  *
  * Undefined means that the differences are not known: nothing is recorded, or, after a warning, the record or the tree
  * cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason, once the signal is
@@ -76,7 +83,7 @@ export async function compareInstalled(
     row = findInstalled(readInstalled(layout), tree)
     if (row === undefined) return undefined
     const hostTree = {
-      root: tree.root ?? installPath(layout, placeOf(row)),
+      root: tree.root ?? installPath(layout, tree),
       keepPaths: tree.keepPaths,
       onStamp: tree.onStamp,
       identity: row,
@@ -84,8 +91,7 @@ export async function compareInstalled(
     return await compareRecorded(layout, hostTree, { signal, byContent })
   } catch (error) {
     signal?.throwIfAborted()
-    const name = row === undefined ? placeName(tree) : placePath(placeOf(row))
-    log.warning(`${name} is not compared with what was installed. ${reasonOf(error, layout, row)}`)
+    log.warning(`${placePath(tree)} is not compared with what was installed. ${reasonOf(error, layout, row)}`)
     return undefined
   }
 }
@@ -122,9 +128,10 @@ function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem,
 
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
 export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
-  if (!(error instanceof TreeRecordDamage) || identity === undefined)
+  const record = identity?.tree_record
+  if (!(error instanceof TreeRecordDamage) || record === undefined)
     return toHostError(error, 'reading the installed files or their record').message
-  return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`
+  return `${treeRecordPath(layout, record)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`
 }
 
 /**
@@ -170,13 +177,13 @@ export class DriftCheck {
   }
 
   /** Returns the last differences found; compares a part only if it has not been compared yet. */
-  async of(part: PartName): Promise<TreeDifference | undefined> {
+  async of(part: Place): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
     return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference
   }
 
   /** Returns the present differences; a part that could not be compared is not compared again. */
-  async again(part: PartName): Promise<TreeDifference | undefined> {
+  async again(part: Place): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
     const known = this.#found.get(placeName(part))
     if (known !== undefined && (await known.difference) === undefined) return undefined
@@ -184,7 +191,7 @@ export class DriftCheck {
   }
 
   /** Returns the current differences, or those from less than 5 seconds ago. */
-  async recent(part: PartName): Promise<TreeDifference | undefined> {
+  async recent(part: Place): Promise<TreeDifference | undefined> {
     const found = this.#found.get(placeName(part))
     return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
       ? await this.of(part)
@@ -198,7 +205,7 @@ export class DriftCheck {
    * be compared is not compared again.
    */
   async moved(
-    part: PartName,
+    part: Place,
     { root, isKept }: { readonly root: string; readonly isKept: boolean },
   ): Promise<TreeDifference | undefined> {
     const known = this.#found.get(placeName(part))
@@ -209,12 +216,12 @@ export class DriftCheck {
     return await this.#compare(part, root).difference
   }
 
-  #compare({ shelf, id }: PartName, root?: string): Found {
+  #compare({ shelf, id, directory }: Place, root?: string): Found {
     const { signal } = this.#setting
     const startedAt = this.#clockMs()
     const stamps = new TreeStamps()
     const onStamp = (path: string, stamp: string): void => stamps.see(path, stamp)
-    const tree = { shelf, id, keepPaths: this.#setting.keepPaths(), root, onStamp }
+    const tree = { shelf, id, directory, keepPaths: this.#setting.keepPaths(), root, onStamp }
     const difference = findDrift(this.#setting, tree, signal)
     const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY }
     const end = (): void => {
@@ -386,7 +393,7 @@ export class TreeChange {
       }
       if (old?.path !== line.path) this.#counts.added++
       else {
-        if (!isAlike(old, line)) this.#counts.changed++
+        if (old.fields !== line.fields) this.#counts.changed++
         old = next()
       }
       this.#counts.all++
@@ -474,7 +481,7 @@ async function findVersions(
 }
 
 function isSame({ before, after }: Versions = {}): boolean {
-  return before !== undefined && after !== undefined && isAlike(before, after)
+  return before !== undefined && before.fields === after?.fields
 }
 
 /** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */

@@ -11,9 +11,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { posix } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
-import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { isBelow } from '../../core/identifiers.ts'
 import { comparePaths, inTreeOrder, treeDigest } from '../../core/trust/tree-digest.ts'
@@ -22,9 +20,8 @@ import type { ExtractedFiles, ExtractedTree } from '../files/extracted-tree.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { describeItemSync, type TreeItem } from '../files/walk.ts'
-import { earlierRecordPath, type Layout, treeRecordPath } from '../host/layout.ts'
-import { digestSchema, type InstalledVersion, innerPathSchema } from '../host/rows.ts'
-import { describeDamage, readStateFileSync } from '../host/state-file.ts'
+import { type Layout, treeRecordPath } from '../host/layout.ts'
+import type { InstalledVersion } from '../host/rows.ts'
 
 const WINDOW_BYTES = 64 * 1024
 
@@ -32,18 +29,14 @@ const WINDOW_BYTES = 64 * 1024
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
  * caller uses the items. The items are verified only once all of them have been read without an error.
  *
- * Throws TreeRecordDamage or the system's error. For a record of an earlier version of the action, throws as
- * `readEarlierRecord` does.
+ * Throws TreeRecordDamage or the system's error.
  */
 export function readTreeRecord(
   layout: Layout,
-  { tree_digest: digest, tree_record: record }: TreeIdentity,
+  { tree_record: record }: TreeIdentity,
 ): Iterable<RecordedItem> | undefined {
-  if (record !== undefined) {
-    const fd = openIfPresentSync(treeRecordPath(layout, record))
-    return fd === undefined ? undefined : readItems(fd, record)
-  }
-  return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest)
+  const fd = openIfPresentSync(layout, record)
+  return fd === undefined || record === undefined ? undefined : readItems(fd, record)
 }
 
 /**
@@ -52,13 +45,8 @@ export function readTreeRecord(
  * Throws as `readTreeRecord` does, before the first line.
  */
 export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterable<RecordedLine> | undefined {
-  const { tree_record: record } = identity
-  if (record === undefined) {
-    const items = readTreeRecord(layout, identity)
-    return items && [...items].map(asLine)
-  }
-  const fd = openIfPresentSync(treeRecordPath(layout, record))
-  return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'))
+  const whole = readWholeRecord(layout, identity)
+  return whole && linesIn(whole.text.toString('utf8'))
 }
 
 /** Finds a recorded item by its path. */
@@ -69,17 +57,17 @@ export type FindRecorded = (path: string) => RecordedItem | undefined
  * the version has no record. Throws as `readTreeRecord` does, before any lookup.
  */
 export function openTreeRecord(layout: Layout, identity: TreeIdentity): FindRecorded | undefined {
-  const { tree_record: record } = identity
-  if (record === undefined) {
-    const items = readTreeRecord(layout, identity)
-    const found = items && new Map([...items].map(item => [item.path, item]))
-    return found && (path => found.get(path))
-  }
-  const fd = openIfPresentSync(treeRecordPath(layout, record))
-  return fd === undefined ? undefined : findIn(readWholeRecord(fd, record))
+  const whole = readWholeRecord(layout, identity)
+  return whole && findIn(whole)
 }
 
-function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recordedAt: string }): FindRecorded {
+/** The text of a record, and the time when it was written, in nanoseconds. */
+interface WholeRecord {
+  readonly text: Buffer
+  readonly recordedAt: string
+}
+
+function findIn({ text, recordedAt }: WholeRecord): FindRecorded {
   return path => {
     const end = text.indexOf(`\t${quote(path)}\n`)
     if (end === -1) return undefined
@@ -88,8 +76,9 @@ function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recorded
   }
 }
 
-/** Closes the descriptor. */
-function readWholeRecord(fd: number, name: string): { text: Buffer; recordedAt: string } {
+function readWholeRecord(layout: Layout, { tree_record: name }: TreeIdentity): WholeRecord | undefined {
+  const fd = openIfPresentSync(layout, name)
+  if (fd === undefined) return undefined
   try {
     const stat = fstatSync(fd, { bigint: true })
     if (!stat.isFile()) throw new TreeRecordDamage('it is not a regular file')
@@ -140,78 +129,14 @@ function* linesOf(fd: number, digest: Hash): Generator<string, undefined> {
 }
 
 /** Follows no symlink and waits for no pipe. */
-function openIfPresentSync(path: string): number | undefined {
+function openIfPresentSync(layout: Layout, record: string | undefined): number | undefined {
+  if (record === undefined) return undefined
   try {
-    return openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    return openSync(treeRecordPath(layout, record), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return undefined
     throw error
   }
-}
-
-const treeSchema = z.lazy(() =>
-  z.object({
-    files: z.array(
-      z.object({
-        path: innerPathSchema,
-        sha256: digestSchema,
-        size: z.int().check(z.nonnegative()),
-        mode: z.literal([0o644, 0o755]),
-      }),
-    ),
-    symlinks: z.array(
-      z.object({
-        path: innerPathSchema,
-        target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /**
-         * The digest of the file that the symlink leads to in the end, after any other symlinks; absent if there is
-         * no such file.
-         */
-        sha256: z.exactOptional(digestSchema),
-      }),
-    ),
-  }),
-)
-type EarlierTree = z.infer<typeof treeSchema>
-
-/**
- * Returns the items in a record of an earlier version of the action, in order; undefined if there is no such record.
- * The name of the record is the digest of its entries. Trees that differed only in modes shared one such record, so its
- * modes are not returned. Throws TreeRecordDamage, or as `readStateFileSync` does.
- */
-function readEarlierRecord(path: string, digest: string): RecordedItem[] | undefined {
-  const text = readStateFileSync(path)
-  if (text === undefined) return undefined
-  const { files, symlinks } = parseTree(text, digest)
-  return inTreeOrder([
-    ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
-    ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
-  ])
-}
-
-function parseTree(text: string, digest: string): EarlierTree {
-  try {
-    const tree = completed(treeSchema.parse(JSON.parse(text)))
-    if (digestOf(tree) === digest) return tree
-  } catch (error) {
-    throw new TreeRecordDamage(describeDamage(error), { cause: error })
-  }
-  throw new TreeRecordDamage('its files do not match the digest in its name')
-}
-
-function digestOf({ files, symlinks }: EarlierTree): string {
-  const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]))
-  return treeDigest([...files, ...throughLinks])
-}
-
-/** In the oldest records, only a symlink's target shows which file the symlink leads to. */
-function completed({ files, symlinks }: EarlierTree): EarlierTree {
-  const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
-  const known = symlinks.map(symlink => {
-    const sha256 = symlink.sha256 ?? digests.get(posix.join(posix.dirname(symlink.path), symlink.target))
-    return sha256 === undefined ? symlink : { ...symlink, sha256 }
-  })
-  return { files, symlinks: known }
 }
 
 type StagedTree = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
@@ -266,13 +191,8 @@ export function stagedItems(
  * the first error after trying to remove all of them.
  */
 export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[]): void {
-  const names = new Set(
-    used.flatMap(({ tree_digest: digest, tree_record: record }) => {
-      if (record !== undefined) return [`${record}.tree`]
-      return digest === null ? [] : [`${digest}.json`]
-    }),
-  )
-  const stale = readdirSync(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name))
+  const names = new Set(used.map(({ tree_record: record }) => `${record}.tree`))
+  const stale = readdirSync(trees).filter(name => /^[0-9a-f]{64}\.tree$/.test(name) && !names.has(name))
   const errors: unknown[] = []
   for (const name of stale) {
     try {
@@ -286,8 +206,6 @@ export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[
 
 /** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
-/** The line of a file from a record of an earlier version of the action: its digest, `file` and its size. */
-const WITHOUT_MODE = /^[^\t]*\tfile\t/
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
 
 /** Returns the line of an item, with its line break. */
@@ -335,14 +253,6 @@ export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): Rec
   return { path, fields: `${sha256}\t${kind}\t${quote(content)}` }
 }
 
-/** True if two lines have the same content. An item from a record of an earlier version of the action has no mode. */
-export function isAlike({ fields }: RecordedLine, other: RecordedLine): boolean {
-  if (fields === other.fields) return true
-  return (
-    (WITHOUT_MODE.test(fields) || WITHOUT_MODE.test(other.fields)) && withoutMode(fields) === withoutMode(other.fields)
-  )
-}
-
 /** Returns the unparsed lines of a record whose digest was verified, in order. */
 function* linesIn(text: string): Generator<RecordedLine, undefined> {
   for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
@@ -376,10 +286,6 @@ function parseQuoted(text: string): unknown {
   }
 }
 
-function withoutMode(fields: string): string {
-  return fields.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t')
-}
-
 /** An item of a tree, as the tree's record describes it. */
 export interface RecordedItem extends TreeItem {
   /** Digest of a file, or of the file that a symlink leads to; otherwise undefined. */
@@ -407,11 +313,6 @@ export function identityOf({ tree_digest, tree_record }: TreeIdentity): TreeIden
 export interface RecordedTree {
   readonly tree_digest: string
   readonly tree_record: string
-}
-
-/** The path of a version's record. */
-export function recordPath(layout: Layout, { tree_digest, tree_record }: TreeIdentity): string {
-  return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record)
 }
 
 /** A tree record that is not as this action wrote it; the message says what is wrong. */

@@ -219,14 +219,14 @@ const MAX_STEPS = 20
 
 /** Lists the parts and files that a real run would change, and the steps that it would run. */
 function dryRunBlocks(dryRun: DryRunResult, steps: readonly PlannedStep[]): string[] {
-  const { changes, parts, count } = dryRun
+  const { changes, removals, count } = dryRun
   const rows = changes
     .slice(0, MAX_ROWS)
     .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)])
   const more = count - rows.length
   return [
     'This was a dry run: nothing below project-root was written, and nothing was reported.',
-    ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
+    ...removals.slice(0, MAX_PARTS).map(sentence => cellOf(sentence, MAX_PATH_CHARS * 3)),
     ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
     ...(more > 0 ? [`And ${dryRun.countInWords(more, 'more file')}. A real run would ${dryRun.inDetail()}.`] : []),
     ...stepsLine(steps),

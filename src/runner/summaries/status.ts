@@ -76,16 +76,12 @@ export function buildFailedStatusSummary(error: DeployError, host: StatusHost): 
   return `${[`### ${mark} ${cell(sentence)}`, ...readingFailure(error)].join('\n\n')}\n`
 }
 
-const RECORD_LOST =
-  'The record .hub-deploy/installed.json is gone, although deployments have left other records, so it is not known what was installed here. Restore the file from a backup or deploy again (docs/operating.md, "Another record is damaged"), and find out who removed it.'
-
 /** Describes each finding that needs attention. */
 export function findingsOf(inspection: Inspection): string[] {
-  const { activity, isRecordLost, parts } = inspection
+  const { activity, parts } = inspection
   return [
     ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
     ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
-    ...(isRecordLost ? [RECORD_LOST] : []),
     ...describeDrift(inspection),
     ...describePending(parts),
   ]

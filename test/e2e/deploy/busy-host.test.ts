@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionRun } from '../../../local/runner.ts'
@@ -47,42 +47,6 @@ describe('an old version that is still running', () => {
     const result = await deployWhile('exit 1')
     assert.equal(result.outputs['outcome'], 'rolled_back')
     assert.equal(readLocalReport(result).rollback?.verified, null)
-  })
-})
-
-describe('a kept path that is moved to where the rename probe is', () => {
-  const paths = () => [join(stage.root, 'plugins/greeter/data'), join(stage.root, '.hub-deploy/rename-probe')] as const
-  const move = () => `rm -rf ${paths()[1]} && mv -T ${paths().join(' ')}`
-  beforeEach(() => {
-    const work = '{id: work, action: provision, plugin: greeter}'
-    stage.writePlan(PLUGIN_PLAN.replace('prepare}', `prepare}\n  - ${work}`).replace('[prepare]', '[work]'))
-  })
-  const assertInstalls = async () => {
-    const [data, probe] = paths()
-    renameSync(probe, data)
-    const { outputs, log } = await deployWhile('exit 0')
-    assert.equal(outputs['outcome'], 'success', log)
-    assert.equal(readFileSync(join(data, 'state'), 'utf8'), 'of the host')
-  }
-
-  it('makes this run and the next runs inconsistent until it is back, and each run says where it is', async () => {
-    const first = await deployWhile(move())
-    for (const { outputs, log } of [first, await deployWhile(''), await deployWhile('', { 'dry-run': 'true' })]) {
-      assert.deepEqual([outputs['outcome'], outputs['error-code']], ['inconsistent', 'inconsistent'], log)
-      assert.equal(outputs['running-version'], '')
-      assert.ok(log.includes(`${paths()[1]} must contain only full`), log)
-    }
-    assert.ok(readLocalReport(first).error?.message.includes(paths()[1]))
-    await assertInstalls()
-  })
-
-  it('fails the post step of a run that was killed after the move', async () => {
-    const { state, signal } = await deployWhile(`${move()} && kill -9 $PPID; sleep 1`)
-    assert.equal(signal, 'SIGKILL')
-    const { exitCode, log } = await deployWhile('', {}, { phase: 'post', state })
-    assert.equal(exitCode, 1, log)
-    assert.ok(log.includes(`${paths()[1]} must contain only full`), log)
-    await assertInstalls()
   })
 })
 

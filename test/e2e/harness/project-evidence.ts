@@ -39,8 +39,8 @@ export function installedRows({ root }: { readonly root: string }): Record<strin
 }
 
 /** The version that a file of each part names, in the order cart, till, mailer. */
-export function runningParts({ root }: { readonly root: string }): string[] {
-  return ['plugins/cart/src/main.py', 'plugins/till/src/main.py', 'extensions/mailer/run.sh'].map(
+export function runningParts({ root }: { readonly root: string }, plugins = 'plugins'): string[] {
+  return [`${plugins}/cart/src/main.py`, `${plugins}/till/src/main.py`, 'extensions/mailer/run.sh'].map(
     path => /\d+\.\d+\.\d+/.exec(readFileSync(join(root, path), 'utf8'))?.[0] ?? '',
   )
 }

@@ -14,7 +14,13 @@ import { pluginFiles } from '../harness/stage.ts'
 
 const RUNS_AT_ONCE = 8
 const ROUNDS = byExtent({ sample: 1, ci: 8 })
-const HOLDER = { id: '00000000-0000-4000-8000-000000000000', run_url: 'https://code-host.example/run/7', since: 'noon' }
+const HOLDER = {
+  id: '00000000-0000-4000-8000-000000000000',
+  kernel_lock: null,
+  run_url: 'https://code-host.example/run/7',
+  deployment: null,
+  since: 'noon',
+}
 
 /** Runs another command in a new pid namespace, as in a container. */
 const CONTAINER = ['unshare', '--pid', '--mount-proc', '--kill-child']

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { chmodSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { type ActionResult, runAction } from '../../../local/runner.ts'
@@ -44,6 +45,12 @@ function rows(): { directory?: string; version: string }[] {
   return JSON.parse(text('.hub-deploy/installed.json')).installed
 }
 
+/** Runs the commands that a refusal lists. */
+function moveAsAdvised(log: string): void {
+  const [, commands] = /run this again: (.*)$/m.exec(log) ?? []
+  execFileSync('sh', ['-ec', commands ?? 'false'])
+}
+
 async function act(action: 'status' | 'rollback', inputs: Record<string, string> = {}): Promise<ActionResult> {
   return await runAction({ action, workspace: stage.workspace, inputs: { 'project-root': stage.root, ...inputs } })
 }
@@ -67,34 +74,50 @@ describe('the plugins directory', () => {
     assert.equal(rows()[0]?.directory, 'app/of/plugins')
   })
 
-  it('is the one that integration.yaml names, and when that changes, a plugin moves with its settings and data', async () => {
+  it('is the one that integration.yaml names, and when that changes, the operator must move the plugin', async () => {
     assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'plugins'))
     writeFiles(stage.root, { 'plugins/greeter.env': 'COLOUR=red\n', 'plugins/greeter/data/db': 'mine' })
-    const before = statSync(join(stage.root, 'plugins/greeter.env')).ino
+    await deploy('2.0.0')
     integrate('./app')
-    const { log } = await stage.deploy({ 'dry-run': 'true' })
-    assert.match(
-      log,
-      /^::group::dry run: a real run would move 1 part .*\nplugins\/greeter would move from plugins\/greeter to app\/greeter\.\n/m,
-    )
-    const moved = await stage.deploy()
-    assertOutcome(moved, { ...installed('1.0.0', 'app'), changed: 'true' })
-    assert.equal(statSync(join(stage.root, 'app/greeter.env')).ino, before)
+    const taken = { outcome: 'failed', 'error-code': 'place_taken', 'running-version': '2.0.0' }
+    const refused = [await stage.deploy({ 'dry-run': 'true' }), await act('rollback', { id: 'greeter' })]
+    for (const result of [...refused, await stage.deploy()]) {
+      assertOutcome(result, taken)
+      assert.doesNotMatch(result.log, /::group::fetching/)
+    }
+    assert.ok(!existsSync(join(stage.root, 'app')))
+    moveAsAdvised((await stage.deploy()).log)
+    assert.deepEqual(JSON.parse((await act('status')).outputs['drift-details'] ?? ''), [])
+    assertOutcome(await stage.deploy(), { ...installed('2.0.0', 'app'), changed: 'false' })
+    assert.equal(rows()[0]?.directory, 'app')
     assert.deepEqual([text('app/greeter.env'), text('app/greeter/data/db')], ['COLOUR=red\n', 'mine'])
-    assert.ok(!existsSync(join(stage.root, 'plugins/greeter')) && !existsSync(join(stage.root, 'plugins/greeter.env')))
-    assert.match(moved.log, /The part that was in .*plugins\/greeter is now in .*app\/greeter/)
-    assertOutcome(await stage.deploy(), { outcome: 'success', changed: 'false' })
+    assertOutcome(await act('rollback', { id: 'greeter' }), installed('1.0.0', 'app'))
+    assert.deepEqual([text('app/greeter.env'), text('app/greeter/data/db')], ['COLOUR=red\n', 'mine'])
   })
 
-  it('is the old directory after an update that fails in the new one', async () => {
+  it('is where a rollback restores a version that the operator has moved but not deployed yet', async () => {
+    assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'plugins'))
+    assertOutcome(await deploy('2.0.0'), installed('2.0.0', 'plugins'))
+    integrate('app')
+    moveAsAdvised((await stage.deploy()).log)
+    assertOutcome(await act('rollback', { id: 'greeter' }), installed('1.0.0', 'app'))
+    assert.deepEqual([rows()[0]?.directory, existsSync(join(stage.root, 'plugins/greeter'))], ['app', false])
+  })
+
+  it('is still the new one after an update that fails there', async () => {
     assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'plugins'))
     writeFiles(stage.root, { 'plugins/greeter/data/db': 'mine', 'plugins/greeter.env': '' })
     integrate('app/plugins')
+    moveAsAdvised((await stage.deploy()).log)
+    writeFiles(stage.root, { 'app/plugins/greeter/src/main.py': 'edited' })
     const files = pluginFiles('2.0.0', { 'etc/env': '' })
     await stage.publish('2.0.0', { ...files, 'plugin.yaml': `${files['plugin.yaml']}environment: {required: [KEY]}\n` })
-    assertOutcome(await stage.deploy(), { outcome: 'rolled_back', 'running-version': '1.0.0' })
-    assert.deepEqual([text('plugins/greeter/data/db'), text('plugins/greeter.env')], ['mine', ''])
-    assert.ok(!existsSync(join(stage.root, 'app')))
+    const failed = await stage.deploy()
+    assertOutcome(failed, { outcome: 'rolled_back', 'running-version': '1.0.0' })
+    assert.match(failed.log, /differ from what was installed: app\/plugins\/greeter\/src\/main\.py/)
+    assert.deepEqual([text('app/plugins/greeter/data/db'), text('app/plugins/greeter.env')], ['mine', ''])
+    assert.equal(text('app/plugins/greeter/src/main.py'), 'edited')
+    assert.equal(rows()[0]?.directory, undefined)
   })
 
   it('is the same directory under another spelling', async () => {

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { mkdirSync, renameSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { ActionResult } from '../../../local/runner.ts'
 import { byExtent } from '../../extent.ts'
@@ -51,7 +53,7 @@ const UPDATES: Record<string, Update> = {
     to: { ...SETTINGS, ...WITHOUT_MAILER },
     oneIn: byExtent({ sample: 7, ci: 3, full: 1 }),
   },
-  'that moves its plugins to another directory': {
+  'after the operator has moved its plugins to another directory': {
     history: [{}],
     to: SETTINGS,
     pluginsDirname: 'addons',
@@ -64,6 +66,12 @@ for (const [name, swept] of Object.entries(UPDATES)) {
   describe(`a project update ${name}, killed before any one of its switches`, { skip: whyNoStrace() }, () =>
     sweepKills(swept),
   )
+}
+
+/** Moves the project's plugins and their settings, as the operator must do when their directory changes. */
+function movePlugins(root: string, directory: string): void {
+  mkdirSync(join(root, directory))
+  for (const name of ['cart', 'till', 'till.env']) renameSync(join(root, 'plugins', name), join(root, directory, name))
 }
 
 function inDirectory(files: Record<string, string>, directory = 'plugins'): Record<string, string> {
@@ -86,6 +94,7 @@ function sweepKills({ history, to, pluginsDirname, oneIn }: Update): void {
     traces = openTraces()
     repository = copyBuild(stage)
     for (const [index, parts] of history.entries()) await install(`${index + 1}.0.0`, parts)
+    if (pluginsDirname !== undefined) movePlugins(stage.root, pluginsDirname)
     await stage.publish(version, inDirectory(filesWith(version, to), pluginsDirname), { pluginsDirname })
     old = listLive(stage.root)
     const host = copy('reference')

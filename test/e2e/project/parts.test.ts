@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { createHmac } from 'node:crypto'
-import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import { runAction } from '../../../local/runner.ts'
+import { type ActionResult, runAction } from '../../../local/runner.ts'
 import { whyLeftToCi } from '../../extent.ts'
 import { commandsIn, listHost, listOwn } from '../harness/evidence.ts'
 import { assertKeptSecret, deployed, installedRows, runningParts, snapshotsOf } from '../harness/project-evidence.ts'
@@ -68,57 +69,38 @@ describe('the parts of a project', () => {
     assert.match(commandsIn(log, 'notice').join('\n'), /extensions\/mailer/)
   })
 
-  it('go to the directory that the manifest names, move there when that changes, and return with a rollback', async () => {
+  it('are refused in a directory other than their own, until the operator has moved them; so is a rollback', async () => {
     await publish('1.0.0')
     await deployed(stage)
     writeFiles(stage.root, { 'plugins/cart/data/db': 'orders', 'plugins/cart.env': 'A=2\n' })
     writeFiles(stage.root, { 'integration.yaml': 'plugins: {directory: other}\n' })
     await publishAddons('2.0.0')
+    moveAsAdvised(await stage.deploy())
+    const moved = readHosts()
     const { log } = await deployed(stage)
-    const places = [
-      'host/addons/cart/data/db',
-      'host/addons/cart.env',
-      'host/addons/till/plugin.yaml',
-      'extensions/mailer/run.sh',
-    ]
-    for (const path of places) assert.ok(existsSync(join(stage.root, path)), path)
-    assert.deepEqual(readdirSync(join(stage.root, 'plugins')), [])
-    assert.equal(readFileSync(join(stage.root, 'host/addons/cart.env'), 'utf8'), 'A=2\n')
     assert.match(commandsIn(log, 'warning').join('\n'), /installs its plugins in host\/addons.*loads them from other/)
+    assert.deepEqual(runningParts(stage, 'host/addons'), ['2.0.0', '2.0.0', '2.0.0'])
+    assert.deepEqual([readHosts(), moved['host/addons/cart.env']], [moved, 'A=2\n'])
     assert.equal((await deployed(stage)).outputs['changed'], 'false')
-    const inputs = { 'project-root': stage.root, 'project-id': 'shop' }
-    const back = await runAction({ action: 'rollback', workspace: stage.workspace, inputs })
+    moveAsAdvised(await rollBack())
+    const back = await rollBack()
     assert.equal(back.outputs['version'], '1.0.0', back.log)
     assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
     assert.equal(readFileSync(join(stage.root, 'plugins/cart/data/db'), 'utf8'), 'orders')
     assert.deepEqual(readdirSync(join(stage.root, 'host/addons')), [])
   })
 
-  it('do not return to a former directory that has foreign settings, and the advice is to roll back to another version', async () => {
+  it('are removed from the directory to which the operator has moved them', async () => {
     await publish('1.0.0')
     await deployed(stage)
-    await publishAddons('2.0.0')
+    renameSync(join(stage.root, 'plugins'), join(stage.root, 'addons'))
+    const plan = PROJECT_PLAN.replace(/.*id: cart.*\n/, '').replace('depends_on: [cart]', 'depends_on: []')
+    const files = Object.entries(projectFiles('2.0.0', { 'deployment/install.yaml': plan }))
+    const left = files.filter(([path]) => !path.startsWith('plugins/cart/'))
+    const renamed = left.map(([path, text]) => [path.replace(/^plugins\//, 'addons/'), text])
+    await stage.publish('2.0.0', Object.fromEntries(renamed), { pluginsDirname: 'addons' })
     await deployed(stage)
-    writeFiles(stage.root, { 'plugins/cart.env': 'A=theirs\n' })
-    const inputs = { 'project-root': stage.root, 'project-id': 'shop' }
-    const { outputs, log } = await runAction({ action: 'rollback', workspace: stage.workspace, inputs })
-    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'place_taken'], log)
-    assert.match(log, /plugins\/cart would get its settings from .*, or roll back to another version\./)
-    assert.deepEqual(readdirSync(join(stage.root, 'plugins')), ['cart.env'])
-  })
-
-  it('move to the directory of their manifest if an earlier version of the action put them into plugins/', {
-    skip: ONLY_IN_CI,
-  }, async () => {
-    await publishAddons('1.0.0')
-    await deployed(stage)
-    const path = join(stage.root, '.hub-deploy/installed.json')
-    renameSync(join(stage.root, 'host/addons'), join(stage.root, 'plugins'))
-    rmdirSync(join(stage.root, 'host'))
-    writeFileSync(path, readFileSync(path, 'utf8').replaceAll('"directory": "host/addons",', ''))
-    assert.equal((await deployed(stage)).outputs['changed'], 'true')
-    assert.ok(existsSync(join(stage.root, 'host/addons/cart/plugin.yaml')))
-    assert.deepEqual(readdirSync(join(stage.root, 'plugins')), [])
+    assert.deepEqual(readdirSync(join(stage.root, 'addons')), ['till'])
   })
 
   for (const [what, path] of Object.entries({
@@ -139,10 +121,11 @@ describe('the parts of a project', () => {
     await publish('1.0.0')
     await deployed(stage)
     await publishAddons('2.0.0')
+    moveAsAdvised(await stage.deploy())
     await deployed(stage)
   })
 
-  it('come back in another directory with the settings and data that they had when they were removed', async () => {
+  it('come back in another directory with the data that they had when they were removed', async () => {
     await publish('1.0.0')
     await deployed(stage)
     writeFiles(stage.root, { 'plugins/cart.env': 'A=theirs\n', 'plugins/cart/data/db': 'rows' })
@@ -151,6 +134,7 @@ describe('the parts of a project', () => {
     await stage.publish('2.0.0', Object.fromEntries(files.filter(([path]) => !path.startsWith('plugins/cart/'))))
     await deployed(stage)
     await publishAddons('3.0.0')
+    moveAsAdvised(await stage.deploy())
     await deployed(stage)
     const read = (path: string) => readFileSync(join(stage.root, 'host/addons', path), 'utf8')
     assert.deepEqual([read('cart.env'), read('cart/data/db')], ['A=theirs\n', 'rows'])
@@ -165,6 +149,26 @@ describe('the parts of a project', () => {
     assert.deepEqual(readdirSync(join(stage.root, 'host/addons/cart')), ['orders'])
   })
 })
+
+async function rollBack(): Promise<ActionResult> {
+  const inputs = { 'project-root': stage.root, 'project-id': 'shop' }
+  return await runAction({ action: 'rollback', workspace: stage.workspace, inputs })
+}
+
+/** Runs the commands that a refusal lists. */
+function moveAsAdvised({ outputs, log }: ActionResult): void {
+  const before = listHost(stage.root)
+  assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'place_taken'], log)
+  assert.deepEqual(listHost(stage.root), before)
+  const [, commands] = /run this again: (.*)$/m.exec(log) ?? []
+  execFileSync('sh', ['-ec', commands ?? 'false'])
+}
+
+/** Returns the files that belong to the host. */
+function readHosts(): Record<string, string> {
+  const paths = ['host/addons/cart.env', 'host/addons/cart/data/db']
+  return Object.fromEntries(paths.map(path => [path, readFileSync(join(stage.root, path), 'utf8')]))
+}
 
 async function publishAddons(version: string): Promise<void> {
   const files = Object.entries(projectFiles(version, { 'plugins/cart/.env.template': 'A=1\n' }))

@@ -15,7 +15,7 @@ describe('a discarded snapshot', () => {
     const path = `.hub-deploy/snapshots/plugins/${'i'.repeat(128)}/1-${'v'.repeat(128)}`
     writeTree(layout.root, { [`${path}/main.py`]: 'old' })
     const log = collectLog()
-    assert.ok(await finishCommitted({ layout, log }, { rows: [rowOf()], removed: [], discard: [path] }, undefined))
+    assert.ok(await finishCommitted({ layout, log }, { rows: [rowOf()], removed: [], discard: [path] }))
     await cleanStaging(layout, log)
     assert.ok(!existsSync(join(layout.root, path)))
     assert.deepEqual([readdirSync(layout.staging), log.lines], [[], []])
@@ -29,7 +29,7 @@ describe('a discarded snapshot', () => {
     renameSync(folder, `${folder}-real`)
     symlinkSync('greeter', folder)
     const log = collectLog()
-    assert.ok(await finishCommitted({ layout, log }, { rows: [rowOf()], removed: [], discard: [SNAPSHOT] }, undefined))
+    assert.ok(await finishCommitted({ layout, log }, { rows: [rowOf()], removed: [], discard: [SNAPSHOT] }))
     for (let run = 0; run < 3; run++) await retryDiscarded(layout, log)
     assert.deepEqual(readHostRecord(layout).discard, [SNAPSHOT])
     assert.deepEqual(readHostRecord(layout).installed, [rowOf()])

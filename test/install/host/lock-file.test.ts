@@ -16,7 +16,8 @@ const GONE = 2 ** 31 - 1
 const EMPTY = 'e3b0c44298fc1c149afbf4c8996fb924'
 
 function self(more: Partial<Holder> = {}): Holder {
-  return { ...readOwnIdentity(), id: OWN_ID, kernel_lock: null, run_url: null, since: 'now', ...more }
+  const nothing = { kernel_lock: null, run_url: null, deployment: null }
+  return { ...readOwnIdentity(), id: OWN_ID, ...nothing, since: 'now', ...more }
 }
 
 function holder(more: Partial<Holder> = {}): string {

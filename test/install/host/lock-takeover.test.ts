@@ -90,8 +90,7 @@ describe('the lock of a live process', { skip: noFlock }, () => {
 })
 
 describe('a lock without a kernel lock', () => {
-  const holder = { id: HOLDER_ID, ...own, run_url: null, since: 'yesterday' }
-  const { machine_id: _, ...ofAnOlderVersion } = holder
+  const holder = { id: HOLDER_ID, ...own, kernel_lock: null, run_url: null, deployment: null, since: 'yesterday' }
   const files: Record<string, { written: object; isTaken: boolean; skip?: string | false }> = {
     'of a live process': { written: holder, isTaken: false },
     'of a process that has ended': { written: { ...holder, pid: NOBODY }, isTaken: true },
@@ -114,11 +113,6 @@ describe('a lock without a kernel lock', () => {
     },
     'of a machine with the same name and no id': {
       written: { ...holder, boot_id: 'other', machine_id: null },
-      isTaken: false,
-    },
-    'of a process of an older version that has ended': { written: { ...ofAnOlderVersion, pid: NOBODY }, isTaken: true },
-    'of an older version on a machine with the same name': {
-      written: { ...ofAnOlderVersion, boot_id: 'other' },
       isTaken: false,
     },
     'of a container': { written: { ...holder, pid: NOBODY, pid_namespace: 'pid:[1]' }, isTaken: false },

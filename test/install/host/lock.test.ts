@@ -34,7 +34,8 @@ function requestIn(folder: string, more: Partial<LockRequest> = {}): LockRequest
 
 function holder(more: Record<string, unknown> = {}): string {
   const own = readOwnIdentity()
-  return JSON.stringify({ id: HOLDER_ID, ...own, run_url: 'https://ci.example/runs/7', since: 'yesterday', ...more })
+  const run = { run_url: 'https://ci.example/runs/7', deployment: null, since: 'yesterday' }
+  return JSON.stringify({ id: HOLDER_ID, ...own, kernel_lock: null, ...run, ...more })
 }
 
 function endedPid(): number {
@@ -94,12 +95,6 @@ describe('acquireLock', () => {
     writeFileSync(path, holder({ pid: endedPid() }))
     failOpen(t, `${path}.takeover-${HOLDER_ID}`, { code: 'EIO' })
     await assert.rejects(acquireLock(requestIn(folder)), { code: 'step_failed', message: /EIO/ })
-  })
-
-  it('does not describe an empty name, which older versions of this action may have written', t => {
-    const path = join(temporaryDirectory(t), 'lock')
-    writeFileSync(path, holder({ deployment: '' }))
-    assert.match(describeOther(path), / since yesterday, https:\/\/ci\.example\/runs\/7$/)
   })
 
   const abandoned: Record<string, () => string> = {

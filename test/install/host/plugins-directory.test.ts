@@ -4,7 +4,11 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { layoutOf } from '../../../src/install/host/layout.ts'
-import { findPluginsDirectory, warnOfOtherDirectory } from '../../../src/install/host/plugins-directory.ts'
+import {
+  findPluginsDirectory,
+  type KnownDirectories,
+  warnOfOtherDirectory,
+} from '../../../src/install/host/plugins-directory.ts'
 import { temporaryDirectory } from '../../folders.ts'
 import { collectLog } from '../prepared-host.ts'
 
@@ -79,9 +83,19 @@ describe('findPluginsDirectory', () => {
     assert.deepEqual(log.lines, [])
   })
 
-  it('returns plugins on a host without integration.yaml, wherever the plugin is', t => {
+  it('returns the given directory on a host without integration.yaml', t => {
     const { find } = hostWith(t, () => {})
-    assert.deepEqual(find({ recorded: 'app' }), { directory: 'plugins', isOperators: false })
+    for (const otherwise of ['plugins', 'app'])
+      assert.deepEqual(find({ recorded: 'app', otherwise }), { directory: otherwise, isOperators: false })
+  })
+
+  it('returns the recorded name of the same directory', t => {
+    const { find } = hostWith(t, root => {
+      mkdirSync(join(root, 'plugins'))
+      symlinkSync('plugins', join(root, 'app'))
+    })
+    assert.deepEqual(find({ input: 'app', recorded: 'plugins' }), { directory: 'plugins', isOperators: true })
+    assert.deepEqual(find({ input: 'app', recorded: 'other' }), { directory: 'app', isOperators: true })
   })
 })
 
@@ -101,7 +115,7 @@ function hostWith(t: Parameters<typeof temporaryDirectory>[0], prepare: (root: s
   const layout = layoutOf(temporaryDirectory(t))
   prepare(layout.root)
   const log = collectLog()
-  const find = ({ input, recorded }: { input?: string; recorded?: string } = {}) =>
-    findPluginsDirectory(layout, { input, recorded }, log)
+  const find = ({ input, recorded, otherwise = 'plugins' }: Partial<KnownDirectories> = {}) =>
+    findPluginsDirectory(layout, { input, recorded, otherwise }, log)
   return { layout, log, find }
 }

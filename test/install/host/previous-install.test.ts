@@ -21,7 +21,7 @@ const PLACE: Place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' }
 const MARKETPLACE: Origin = { contract: 'marketplace', slug: 'greeter' }
 
 function previousOf(more: Partial<PreviousInstall>): PreviousInstall {
-  return { place: PLACE, installed: undefined, removed: undefined, version: null, ...more }
+  return { installed: undefined, removed: undefined, version: null, ...more }
 }
 
 const PLACE_TAKEN = { code: 'place_taken' }
@@ -142,7 +142,11 @@ describe('findLeftBehind', () => {
   const root = '/srv/nothing-here'
   const holding = (name: string, more = {}) => snapshotOf(name, { kept_paths: ['data'], ...more })
   const leftBy = (slug: string, snapshots = [holding('1-1.0'), holding('2-2.0'), snapshotOf('3-3.0')], at = root) =>
-    findLeftBehind(layoutOf(at), previousOf({ removed: removedRowOf({ slug, snapshots }) }), MARKETPLACE)
+    findLeftBehind(
+      layoutOf(at),
+      { ...PLACE, previous: previousOf({ removed: removedRowOf({ slug, snapshots }) }) },
+      MARKETPLACE,
+    )
 
   it('returns the newest snapshot with kept paths', () => {
     assert.equal(leftBy('greeter'), `${root}/.hub-deploy/snapshots/plugins/greeter/2-2.0`)

@@ -138,17 +138,6 @@ describe('checkHost', () => {
     }
   })
 
-  it('refuses a host where a killed run has moved a directory to the target of its renames', async t => {
-    const layout = await prepareTemporaryHost(t)
-    writeTree(layout.root, { 'plugins/greeter/main': '' })
-    writeTree(layout.own, { 'rename-probe/main': 'old' })
-    assert.throws(
-      () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }),
-      refusedWith('inconsistent'),
-    )
-    assert.deepEqual(readdirSync(renameProbePath(layout)), ['main'])
-  })
-
   for (const [what, plant] of Object.entries(PLANTED))
     it(`neither opens nor follows anything that a service has put into the target of its renames: ${what}`, async t => {
       const layout = await prepareTemporaryHost(t)

@@ -17,7 +17,7 @@ import { journalText } from './journal-text.ts'
 
 const AT = '2026-01-02T03:04:05.678Z'
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/x/1-1.0.0'
-const MOVE: Change = { type: 'move', from: 'plugins/x', to: SNAPSHOT, ino: '7' }
+const MOVE: Change = { type: 'move', from: 'plugins/x', to: SNAPSHOT, ino: '7', times: '1 1' }
 const BEGIN: BeginRecord = { record: 'begin', facts: factsOf(), report_address: null, keep_paths: ['data'] }
 const STATE: JournalRecord = { record: 'state', state: 'fetching', at: AT }
 const CHANGE: JournalRecord = { record: 'change', change: MOVE }
@@ -114,6 +114,7 @@ describe('readJournal', () => {
       record: 'commit',
       at: AT,
       rows: [rowOf()],
+      removed: [],
       discard: ['.hub-deploy/snapshots/plugins/greeter/1-1.0.0'],
     }
     const removal = { ...commit, removed: [removedRowOf()] }
@@ -176,7 +177,7 @@ describe('readJournal', () => {
 
   const whole = journalText([BEGIN, STATE, CHANGE])
   const lines = whole.trimEnd().length
-  const commit = { record: 'commit', at: AT, rows: [rowOf()], discard: [] }
+  const commit = { record: 'commit', at: AT, rows: [rowOf()], removed: [], discard: [] }
   const damaged: Record<string, string | Buffer> = {
     'an empty file': '',
     'a file of NUL bytes': Buffer.alloc(whole.length),
@@ -198,7 +199,7 @@ describe('readJournal', () => {
     'a torn record of another number': journalText([BEGIN], formatLine(7, CHANGE).slice(0, -20)),
     'a last line that is not a torn record': journalText([BEGIN], 'free text'),
     'more text after a whole record': journalText([BEGIN], `${formatLine(2, STATE).trimEnd()}{`),
-    'a journal of an earlier version of the action': `${JSON.stringify(BEGIN)}\n${JSON.stringify(STATE)}\n`,
+    'records without numbers and checksums': `${JSON.stringify(BEGIN)}\n${JSON.stringify(STATE)}\n`,
     'an unknown record': journalText([BEGIN, { record: 'else' }]),
     'a journal that does not begin with a deployment': journalText([STATE, CHANGE]),
     'a journal that begins twice': journalText([BEGIN, BEGIN]),
@@ -221,10 +222,8 @@ describe('readJournal', () => {
     })
   }
 
-  const file = { schema: 1 as const, installed: [rowOf()] }
   const EVERY_KIND: Record<JournalRecord['record'], JournalRecord> = {
     begin: BEGIN,
-    host: { record: 'host', file },
     facts: { record: 'facts', facts: { version: '2.0.0' } },
     state: STATE,
     step: { record: 'step', id: 'up', action: 'restart', status: 'done', duration_ms: 1, error: null },
@@ -232,7 +231,7 @@ describe('readJournal', () => {
     changes: { record: 'changes', changes: [MOVE, { type: 'make_directory', path: 'plugins' }] },
     service: { record: 'service', part: 'greeter', was_running: true },
     undone: { record: 'undone', of: 2, was_made: true },
-    commit: { record: 'commit', at: AT, rows: [rowOf()], discard: [] },
+    commit: { record: 'commit', at: AT, rows: [rowOf()], removed: [], discard: [] },
     end: endThat(true),
     reported: { record: 'reported', attempts: 1 },
     recovery: { record: 'recovery', at: AT, by: DEPLOYMENT_ID },

@@ -1,15 +1,12 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { renameSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { symlinkSync, writeFileSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
 import { applyChanges } from '../../../src/install/changes/change.ts'
-import { renameProbePath } from '../../../src/install/host/layout.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
 import { requireAtRest } from '../../../src/install/recovery/dead-run.ts'
 import { recover } from '../../../src/install/recovery/recover.ts'
 import { holdLock } from '../../../src/install/recovery/recover-host.ts'
-import { writeTree } from '../../folders.ts'
 import { announced, begun, makeScene, type Scene, type SceneRecord, UPDATE } from './recovery-scene.ts'
 
 const UNRESTORED: SceneRecord = {
@@ -98,13 +95,5 @@ describe('a host', () => {
     const scene = await makeScene(t)
     symlinkSync('elsewhere', scene.layout.journal)
     await assertRefused(scene, 'inconsistent', /cannot be read, so nothing was changed\. Failed while reading/)
-  })
-
-  it('is inconsistent while a directory is stranded where its renames must fail', async t => {
-    const scene = await makeScene(t)
-    const data = join(scene.layout.root, 'plugins/greeter/data')
-    writeTree(scene.layout.own, { 'rename-probe/.keep': '' })
-    renameSync(data, join(renameProbePath(scene.layout), 'data'))
-    await assertRefused(scene, 'inconsistent', /must contain only full/)
   })
 })

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
 import { applyChanges } from '../../../src/install/changes/change.ts'
-import { fileOf, readHostRecord, recordInstalled, recordPending } from '../../../src/install/host/record.ts'
+import { readHostRecord, recordInstalled } from '../../../src/install/host/record.ts'
 import { recover } from '../../../src/install/recovery/recover.ts'
 import { describeMoving } from '../../../src/install/transaction/rollback.ts'
-import { rowOf, snapshotOf } from '../prepared-host.ts'
+import { rowOf } from '../prepared-host.ts'
 import { useStandIns } from '../services/stand-ins.ts'
-import { announced, begun, makeScene, type SceneRecord, SNAPSHOT, UPDATE, undone } from './recovery-scene.ts'
+import { announced, begun, makeScene, type SceneRecord, UPDATE, undone } from './recovery-scene.ts'
 
 const AT = '2026-01-02T03:04:07.000Z'
 const RESTART: SceneRecord = { record: 'service', part: 'greeter', was_running: true }
@@ -18,44 +17,33 @@ const hostConfig = { path: 'host-config.yaml', text: 'version: 1\nsupervisor: sy
 async function openScene(t: TestContext) {
   const scene = await makeScene(t)
   await recordInstalled(scene.layout, { rows: [rowOf({ version: '1.0.0' })], removed: [] })
-  const file = fileOf(readHostRecord(scene.layout))
-  const run: SceneRecord[] = [...begun(scene.sender), { record: 'host', file }, ...announced(UPDATE)]
-  return { ...scene, host: { ...scene.host, hostConfig }, file, run }
+  const run: SceneRecord[] = [...begun(scene.sender), ...announced(UPDATE)]
+  return { ...scene, host: { ...scene.host, hostConfig }, run }
 }
 
-describe('the recovery of a host whose record another process has changed', () => {
-  it('finishes a commit, and removes no snapshot that the commit retains', async t => {
-    const { layout, host, file, run, writeJournal } = await openScene(t)
-    for (const change of UPDATE) await applyChanges(layout.root, [change])
-    const row = rowOf({ snapshots: [snapshotOf('1-1.0.0', { version: '1.0.0' })] })
-    writeJournal([...run, { record: 'commit', at: AT, rows: [row], discard: [] }])
-    writeFileSync(layout.installed, JSON.stringify({ ...file, discard: [SNAPSHOT] }))
-    await recover(host)
-    assert.deepEqual([readHostRecord(layout).installed, readHostRecord(layout).discard], [[row], []])
-    assert.ok(existsSync(join(layout.root, SNAPSHOT, 'main.py')))
-    assert.ok(!existsSync(layout.journal))
-  })
-
-  it('finishes a commit, based on the record that the run had found', async t => {
-    const { layout, host, run, writeJournal } = await openScene(t)
-    for (const change of UPDATE) await applyChanges(layout.root, [change])
-    writeJournal([...run, { record: 'commit', at: AT, rows: [rowOf()], discard: [] }])
-    writeFileSync(layout.installed, '{')
-    await recover(host)
-    assert.deepEqual(readHostRecord(layout).installed, [rowOf()])
-    assert.ok(!existsSync(layout.journal))
-  })
-
-  for (const [problems, pending] of [
-    [['unit greeter.service could not be restarted.'], true],
-    [[], undefined],
+describe('the recovery of a host whose record cannot be read', () => {
+  for (const [name, commits, rows] of [
+    ['restores the files of a run that had not committed', [], []],
+    [
+      'keeps the files of a commit',
+      [{ record: 'commit', at: AT, rows: [rowOf()], removed: [], discard: [] }],
+      [rowOf()],
+    ],
   ] as const)
-    it(`lists ${pending ? 'a service' : 'no service'} as pending after a rollback ${problems.length === 0 ? 'without a problem' : 'with a problem'}`, async t => {
-      const { layout, host, run, writeJournal } = await openScene(t)
-      writeJournal([...run, ...rolledBack(problems)])
+    it(`${name}, and waits until the operator has moved the record away`, async t => {
+      const { layout, host, run, plugins, writeJournal } = await openScene(t)
+      const old = plugins()
+      for (const change of UPDATE) await applyChanges(layout.root, [change])
+      const expected = commits.length > 0 ? plugins() : old
+      writeJournal([...run, ...(commits as readonly SceneRecord[])])
       writeFileSync(layout.installed, '{')
+      const refused = { code: 'inconsistent', message: /installed\.json is not a record.* move it away/ }
+      await assert.rejects(recover(host), refused)
+      assert.deepEqual([plugins(), existsSync(layout.journal)], [expected, true])
+      rmSync(layout.installed)
       await recover(host)
-      assert.equal(readHostRecord(layout).installed[0]?.service_pending, pending)
+      assert.deepEqual([plugins(), existsSync(layout.journal)], [expected, false])
+      assert.deepEqual(readHostRecord(layout).installed, rows)
     })
 })
 
@@ -87,18 +75,6 @@ describe('the recovery of a cancelled run that found files moving and had no tim
     writeJournal([...run, service as SceneRecord, ...undo.slice(0, -1), { record: 'end', end, unfinished: true }])
     await recover(host)
     assert.deepEqual(reports().at(-1)?.rollback?.problems, [moving])
-  })
-})
-
-describe('the recovery of a host whose record the run itself has changed', () => {
-  it('leaves the record alone, so it still lists the service that the run could not restore', async t => {
-    const { layout, host, run, writeJournal } = await openScene(t)
-    writeJournal([...run, ...rolledBack([])])
-    await recordPending(layout, () => true)
-    const before = readFileSync(layout.installed, 'utf8')
-    await recover({ ...host, hostConfig: undefined })
-    assert.equal(readFileSync(layout.installed, 'utf8'), before)
-    assert.ok(!readdirSync(layout.snapshots).includes('set-aside'))
   })
 })
 

@@ -18,7 +18,13 @@ import {
   UPDATE,
 } from './recovery-scene.ts'
 
-const COMMIT: JournalRecord = { record: 'commit', at: '2026-01-02T03:04:07.000Z', rows: [rowOf()], discard: [] }
+const COMMIT: JournalRecord = {
+  record: 'commit',
+  at: '2026-01-02T03:04:07.000Z',
+  rows: [rowOf()],
+  removed: [],
+  discard: [],
+}
 
 /** The states of each flow after `pending`: up to the first change, and from there to success. */
 const MARKETPLACE = {

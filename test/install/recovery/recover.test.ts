@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import {
+  chmodSync,
   existsSync,
   linkSync,
   mkdirSync,
@@ -14,9 +15,10 @@ import {
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../../src/core/errors.ts'
-import { applyChanges, undoChange } from '../../../src/install/changes/change.ts'
+import { applyChanges, type PlannedChange, undoChange } from '../../../src/install/changes/change.ts'
+import { UntouchableHostError } from '../../../src/install/host/ownership.ts'
 import { readOwnIdentity } from '../../../src/install/host/process-identity.ts'
-import { fileOf, readHostRecord, readInstalled, recordInstalled } from '../../../src/install/host/record.ts'
+import { readInstalled, recordInstalled } from '../../../src/install/host/record.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
 import { formatLine } from '../../../src/install/journal/line.ts'
 import type { JournalRecord } from '../../../src/install/journal/records.ts'
@@ -37,6 +39,13 @@ import {
   UPDATE,
   undone,
 } from './recovery-scene.ts'
+
+/** The changes of a first install in a directory of plugins that does not exist yet. */
+const FIRST_INSTALL: readonly PlannedChange[] = [
+  { type: 'make_directory', path: 'app' },
+  { type: 'make_directory', path: 'app/of' },
+  { type: 'move', from: `${STAGING}/tree`, to: 'app/of/greeter' },
+]
 
 function inconsistent(error: unknown): boolean {
   return error instanceof DeployError && error.code === 'inconsistent'
@@ -156,6 +165,34 @@ describe('recover', () => {
     }
   }
 
+  it('restores a plugin in the directory to which the operator moved it before the run', async t => {
+    const scene = await makeScene(t)
+    const before = scene.plugins()
+    await recordInstalled(scene.layout, { rows: [rowOf({ directory: 'app' })], removed: [] })
+    for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
+    assert.equal((await recover(scene.host))?.report.outcome, 'rolled_back')
+    assert.deepEqual([scene.plugins(), readInstalled(scene.layout)[0]?.directory], [before, 'app'])
+  })
+
+  it('removes the empty directories that a first install made', async t => {
+    const scene = await makeScene(t)
+    for (const change of FIRST_INSTALL) await applyChanges(scene.layout.root, [change])
+    scene.writeJournal([...begun(scene.sender), ...announced(FIRST_INSTALL)])
+    await recover(scene.host)
+    assert.ok(!existsSync(join(scene.layout.root, 'app')))
+  })
+
+  it('touches nothing if another user could have written to the directory of a first install', async t => {
+    const scene = await makeScene(t)
+    for (const change of FIRST_INSTALL) await applyChanges(scene.layout.root, [change])
+    scene.writeJournal([...begun(scene.sender), ...announced(FIRST_INSTALL)])
+    const journal = scene.journalText()
+    chmodSync(join(scene.layout.root, 'app/of'), 0o777)
+    await assert.rejects(recover(scene.host), UntouchableHostError)
+    assert.deepEqual([scene.journalText(), existsSync(join(scene.layout.root, 'app/of/greeter'))], [journal, true])
+  })
+
   it('does not mistake the restored version for the new one when the staged tree is gone', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
@@ -204,7 +241,7 @@ describe('recover', () => {
     scene.writeJournal([
       ...begun(scene.sender, ['pending', 'healthchecking']),
       ...announced(UPDATE),
-      { record: 'commit', at: '2026-01-02T03:04:07.000Z', rows: [row], discard },
+      { record: 'commit', at: '2026-01-02T03:04:07.000Z', rows: [row], removed: [], discard },
     ])
     await recover(scene.host)
     assert.deepEqual(scene.plugins(), after)
@@ -214,27 +251,13 @@ describe('recover', () => {
     assertReported(scene, { outcome: 'success', changed: true, error: null, state: 'succeeded' })
   })
 
-  it('removes no snapshot that only a record by another process names', async t => {
-    const scene = await makeScene(t)
-    const { root, installed } = scene.layout
-    const before = scene.plugins()
-    await recordInstalled(scene.layout, { rows: [rowOf({ version: '1.0.0' })], removed: [] })
-    const file = fileOf(readHostRecord(scene.layout))
-    for (const change of UPDATE) await applyChanges(root, [change])
-    scene.writeJournal([...begun(scene.sender), { record: 'host', file }, ...announced(UPDATE)])
-    writeFileSync(installed, JSON.stringify({ schema: 1, installed: [], discard: [SNAPSHOT] }))
-    await recover(scene.host)
-    assert.deepEqual(scene.plugins(), before)
-    assert.deepEqual(readInstalled(scene.layout), file.installed)
-    assertReported(scene, { outcome: 'rolled_back' })
-  })
-
   it('finishes a committed deployment whose cleanup was half done', async t => {
     const scene = await makeScene(t)
     const commit: JournalRecord = {
       record: 'commit',
       at: '2026-01-02T03:04:07.000Z',
       rows: [rowOf()],
+      removed: [],
       discard: ['.hub-deploy/snapshots/plugins/greeter/8-1.0.0'],
     }
     scene.writeJournal([...begun(scene.sender), commit])
@@ -321,34 +344,42 @@ describe('recover', () => {
   })
 
   const at = '2026-01-02T03:04:07.000Z'
-  const ino = '7'
+  const [ino, times] = ['7', '1 1']
   const foreign: Record<string, object> = {
     'an unknown record': { record: 'else' },
-    'a change outside the root': { record: 'change', change: { type: 'move', from: 'plugins/other', to: '../x', ino } },
+    'a change outside the root': {
+      record: 'change',
+      change: { type: 'move', from: 'plugins/other', to: '../x', ino, times },
+    },
     'a move of another plugin': {
       record: 'change',
-      change: { type: 'move', from: 'plugins/other', to: SNAPSHOT, ino },
+      change: { type: 'move', from: 'plugins/other', to: SNAPSHOT, ino, times },
     },
     'a move out of another staging folder': {
       record: 'change',
-      change: { type: 'move', from: `${STAGING.replace('7f6c', '0000')}/tree`, to: 'plugins/greeter', ino },
+      change: { type: 'move', from: `${STAGING.replace('7f6c', '0000')}/tree`, to: 'plugins/greeter', ino, times },
     },
-    'a move without an inode': { record: 'change', change: { type: 'move', from: 'plugins/greeter', to: SNAPSHOT } },
-    'a discarded plugin': { record: 'commit', at, rows: [rowOf()], discard: ['plugins/other'] },
+    'a move without an inode': {
+      record: 'change',
+      change: { type: 'move', from: 'plugins/greeter', to: SNAPSHOT, times },
+    },
+    'a discarded plugin': { record: 'commit', at, rows: [rowOf()], removed: [], discard: ['plugins/other'] },
     "another plugin's discarded snapshot": {
       record: 'commit',
       at,
       rows: [rowOf()],
+      removed: [],
       discard: ['.hub-deploy/snapshots/plugins/other/1-1.0.0'],
     },
     'a discarded snapshot that it retains': {
       record: 'commit',
       at,
       rows: [rowOf({ snapshots: [snapshotOf('1-1.0.0')] })],
+      removed: [],
       discard: [SNAPSHOT],
     },
-    'a commit of another plugin': { record: 'commit', at, rows: [rowOf({ id: 'other' })], discard: [] },
-    'a discarded root': { record: 'commit', at, rows: [rowOf()], discard: ['.'] },
+    'a commit of another plugin': { record: 'commit', at, rows: [rowOf({ id: 'other' })], removed: [], discard: [] },
+    'a discarded root': { record: 'commit', at, rows: [rowOf()], removed: [], discard: ['.'] },
     'a report elsewhere': { record: 'facts', facts: { started_at: '../../../../x' } },
     'an undo without its change': { record: 'undone', of: 1, was_made: true },
   }

@@ -3,6 +3,7 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileS
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { Change, PlannedChange } from '../../../src/install/changes/change.ts'
+import type { Identity } from '../../../src/install/changes/move.ts'
 import type { Layout } from '../../../src/install/host/layout.ts'
 import type { DeploymentFacts } from '../../../src/install/journal/facts.ts'
 import type { JournalRecord } from '../../../src/install/journal/records.ts'
@@ -48,7 +49,7 @@ export interface Scene {
   plugins(): Record<string, string>
   /** Returns the change with the inode that `writeJournal` gives it. */
   withInode(change: PlannedChange): Change
-  /** Adds the inodes of moves and the numbers of undone changes to the records, and writes them as the journal. */
+  /** Adds the identities of moved files and the numbers of undone changes to the records, and writes the journal. */
   writeJournal(records: readonly SceneRecord[], torn?: string): void
   journalText(): string
   reports(): LocalReport[]
@@ -67,14 +68,19 @@ export async function makeScene(t: TestContext): Promise<Scene> {
   })
   mkdirSync(join(layout.snapshots, 'plugins/greeter'), { recursive: true })
   const places = { 'plugins/greeter': 'plugins/greeter', [`${SNAPSHOT}/data`]: 'plugins/greeter/data' }
-  const inodes = new Map(
-    Object.entries({ ...places, [`${STAGING}/tree`]: `${STAGING}/tree` }).map(([from, path]) => [
+  const settings = { [`${STAGING}/greeter.env`]: `${STAGING}/greeter.env` }
+  const known = new Map(
+    Object.entries({ ...places, [`${STAGING}/tree`]: `${STAGING}/tree`, ...settings }).map(([from, path]) => [
       from,
-      String(lstatSync(join(layout.root, path)).ino),
+      identityOf(join(layout.root, path)),
     ]),
   )
-  const withInode = (change: PlannedChange): Change =>
-    change.type === 'move' ? { ...change, ino: inodes.get(change.from) ?? '1' } : change
+  const identify = (path: string): Identity => known.get(path) ?? { ino: '1', times: '1 1' }
+  const withInode = (change: PlannedChange): Change => {
+    if (change.type === 'make_directory') return change
+    if (change.type === 'move') return { ...change, ...identify(change.from) }
+    return { ...change, ino: identify(change.staged).ino }
+  }
   return {
     layout,
     log,
@@ -90,6 +96,11 @@ export async function makeScene(t: TestContext): Promise<Scene> {
     reports: () =>
       readdirSync(layout.reports).map(name => JSON.parse(readFileSync(join(layout.reports, name), 'utf8'))),
   }
+}
+
+function identityOf(path: string): Identity {
+  const { ino, mtimeNs, birthtimeNs } = lstatSync(path, { bigint: true })
+  return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` }
 }
 
 export function begun(

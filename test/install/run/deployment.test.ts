@@ -33,10 +33,10 @@ describe('the log groups', () => {
 describe('the result of a dry run', () => {
   it('lists all kinds of changes in one sentence', () => {
     const result = new DryRunResult()
-    result.parts.push({ how: 'remove', sentence: '' }, { how: 'move', sentence: '' })
-    assert.equal(result.inWords(), 'move 1 part and remove 1 part')
+    result.removals.push('')
+    assert.equal(result.inWords(), 'remove 1 part')
     result.add('added', 'plugins/x/a', () => ({ after: '1 byte' }))
-    assert.equal(result.inDetail(), 'move 1 part, remove 1 part and change 1 file: 1 added')
+    assert.equal(result.inDetail(), 'remove 1 part and change 1 file: 1 added')
   })
 
   it('says "at least" if a comparison did not count all files to remove', () => {

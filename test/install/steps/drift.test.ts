@@ -39,7 +39,7 @@ describe('recordDrift', () => {
   it('names a part once, however often it is called', async t => {
     const { log, root, deployment } = await makeDeployment(t)
     writeFileSync(join(root, 'by-hand'), '')
-    await recordDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other' }])
+    await recordDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other', directory: 'extensions' }])
     await recordDrift(deployment, [GREETER])
     assert.deepEqual(log.lines, [])
     const none = { removed: [], changed: [] }
@@ -115,7 +115,7 @@ describe('recordDrift', () => {
   it('marks an installed part that cannot be compared', async t => {
     const { deployment, tree_record } = await makeDeployment(t)
     rmSync(treeRecordPath(deployment.layout, tree_record))
-    await recordDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other' }])
+    await recordDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other', directory: 'extensions' }])
     const none = { added: [], removed: [], changed: [] }
     assert.deepEqual(deployment.record.facts.drift, [{ ...NAME, version: '2.0.0', ...none, compared: false }])
   })
@@ -167,7 +167,7 @@ async function judge(t: TestContext, { files = {}, row: more = {}, tree = TREE }
   const row = rowOf({ id: 'x', ...(await recordTreeAt(layout, path, TREE)), ...more })
   await recordInstalled(layout, { rows: [row], removed: [] })
   writeTree(path, files)
-  const part = partOf(layout, { previous: previousOf(PLACE, { installed: row, version: row.version }), tree })
+  const part = partOf(layout, { previous: previousOf({ installed: row, version: row.version }), tree })
   return { context, log, row, part: await keepIfIntact(context.deployment, part, context.order.origin) }
 }
 
@@ -243,7 +243,7 @@ describe('a part that was installed from the verified artifact itself', () => {
     meanwhile?.(root)
     const source = { origin: { contract: 'marketplace', slug: 'greeter' }, sha256: 'ab'.repeat(32) } as const
     const signing = { ...deployment, request: { ...deployment.request, pluginSecretKey: secret } }
-    return await findIntactTree(signing, previousOf(PLACE, { installed: row }), source)
+    return await findIntactTree(signing, { ...PLACE, previous: previousOf({ installed: row }) }, source)
   }
 
   it('is found with its plugin.yaml', async t => {

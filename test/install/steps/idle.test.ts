@@ -43,7 +43,7 @@ async function idle(t: TestContext, { intact, order, hasSettings = true, redeplo
   const parts = ['a', 'b'].map((id): Part => {
     const { staged, tree, ...facts } = partOf(layout, {
       id,
-      previous: previousOf({ shelf: 'plugins', id, directory: 'plugins' }),
+      previous: previousOf(),
     })
     const kept: IntactPart = { ...facts, intact: { tree_digest: null } }
     return intact.includes(id) ? kept : { ...facts, staged, tree }

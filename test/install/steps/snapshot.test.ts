@@ -20,7 +20,7 @@ describe('takeSnapshot', () => {
     const [snapshot, files] = [join(snapshotsPath(layout, PLACE), NAME), { '__pycache__/main.pyc': '1' }]
     writeTreeOf(snapshot, files)
     const retained = snapshotOf(NAME, await recordTreeAt(layout, snapshot, treeOf(files)))
-    const { staged: _, tree: __, ...facts } = partOf(layout, { previous: previousOf(PLACE) })
+    const { staged: _, tree: __, ...facts } = partOf(layout, { previous: previousOf() })
     const part: RetainedPart = { ...facts, retained, returning: retained, keepPaths: [] }
     const context = await contextOf(t, deploymentOf(layout))
     const transaction: Transaction = {

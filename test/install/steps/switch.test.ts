@@ -45,7 +45,7 @@ async function makeScene(
   const layout = await prepareTemporaryHost(t)
   const log = collectLog()
   const context = await contextOf(t, deploymentOf(layout, { tools: { log } }))
-  const part = partOf(layout, { previous: previousOf(PLACE, { version: '1.0.0' }) })
+  const part = partOf(layout, { previous: previousOf({ version: '1.0.0' }) })
   mkdirSync(part.staged)
   writeTree(part.staged, shipped)
   if (installed !== undefined) writeTree(installPath(layout, PLACE), installed)
@@ -104,7 +104,7 @@ describe('preparing and switching a part', () => {
 
   it('keeps a directory of unknown origin as a snapshot named unknown', async t => {
     const scene = await makeScene(t, { mine: 'old' }, { main: 'new' })
-    assert.equal(await scene.install({ part: { previous: previousOf(PLACE) } }), '1-unknown')
+    assert.equal(await scene.install({ part: { previous: previousOf() } }), '1-unknown')
     assert.deepEqual(withoutModes(listTree(join(scene.layout.snapshots, 'plugins/x/1-unknown'))), { mine: 'old' })
   })
 
@@ -231,7 +231,7 @@ describe('an installed tree that another process changes between its comparison 
       mkdirSync(staged)
       writeTree(staged, { main: 'new' })
       rows.push(installed)
-      parts.push(partOf(layout, { ...place, staged, previous: previousOf(place, { installed, version: '1.0.0' }) }))
+      parts.push(partOf(layout, { ...place, staged, previous: previousOf({ installed, version: '1.0.0' }) }))
     }
     await recordInstalled(layout, { rows, removed: [] })
     await timesMoveOn(context.stagingFolder)

@@ -16,6 +16,8 @@ import { listTree, temporaryDirectory, writeTree } from '../../folders.ts'
 
 const STAGING = '.hub-deploy/staging/7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/x/1-1.0.0'
+/** The identity of a file or tree; nothing on this host has it. */
+const [ino, times] = ['7', '1 1']
 
 const KINDS: { name: string; change: PlannedChange; countsAsChange: boolean }[] = [
   { name: 'make_directory', change: { type: 'make_directory', path: 'plugins' }, countsAsChange: false },
@@ -67,7 +69,7 @@ describe('undoChange', () => {
 
   it("does not remove another process's file at the path of ours", async t => {
     const root = makeRoot(t)
-    const change: Change = { type: 'create_file', staged: 'old/tree/file', path: 'new/file' }
+    const change: Change = { type: 'create_file', staged: 'old/tree/file', path: 'new/file', ino }
     writeFileSync(join(root, 'new/file'), 'kept')
     assert.equal((await undoChange(root, change)).wasMade, false)
     assert.ok('new/file' in listTree(root))
@@ -76,7 +78,7 @@ describe('undoChange', () => {
   it('does not remove a created file without the staged file that proves that it is ours', async t => {
     const root = makeRoot(t)
     writeFileSync(join(root, 'new/file'), '')
-    await undoChange(root, { type: 'create_file', staged: 'old/gone', path: 'new/file' })
+    await undoChange(root, { type: 'create_file', staged: 'old/gone', path: 'new/file', ino })
     assert.ok('new/file' in listTree(root))
   })
 
@@ -135,7 +137,9 @@ describe('undoChange', () => {
   })
 
   it('throws when neither path of a move exists', async t => {
-    await assert.rejects(undoChange(temporaryDirectory(t), { ...move, ino: '7' }), { message: /are at neither path$/ })
+    await assert.rejects(undoChange(temporaryDirectory(t), { ...move, ino, times }), {
+      message: /are at neither path$/,
+    })
   })
 })
 
@@ -173,20 +177,18 @@ describe('announceable', () => {
 })
 
 describe('changeSchema', () => {
-  const ino = '7'
   const allowed: Change[] = [
     { type: 'make_directory', path: 'extensions' },
-    { type: 'move', from: 'plugins/x', to: SNAPSHOT, ino },
-    { type: 'move', from: `${SNAPSHOT}/data/a b`, to: `${STAGING}/tree/plugins/x/data/a b`, ino },
-    { type: 'move', from: `${STAGING}/tree`, to: 'extensions/x', ino },
-    { type: 'move', from: SNAPSHOT, to: `${STAGING}/restored/plugins/x`, ino },
-    { type: 'move', from: `${STAGING}/replaced/plugins/x/etc/a b`, to: `${SNAPSHOT}/etc/a b`, ino },
-    { type: 'create_file', staged: `${STAGING}/x.env`, path: 'plugins/x.env' },
-    { type: 'create_file', staged: `${STAGING}/injected/x.env`, path: 'plugins/x/.env' },
+    { type: 'move', from: 'plugins/x', to: SNAPSHOT, ino, times },
+    { type: 'move', from: `${SNAPSHOT}/data/a b`, to: `${STAGING}/tree/plugins/x/data/a b`, ino, times },
+    { type: 'move', from: `${STAGING}/tree`, to: 'extensions/x', ino, times },
+    { type: 'move', from: SNAPSHOT, to: `${STAGING}/restored/plugins/x`, ino, times },
+    { type: 'move', from: `${STAGING}/replaced/plugins/x/etc/a b`, to: `${SNAPSHOT}/etc/a b`, ino, times },
+    { type: 'create_file', staged: `${STAGING}/x.env`, path: 'plugins/x.env', ino },
+    { type: 'create_file', staged: `${STAGING}/injected/x.env`, path: 'plugins/x/.env', ino },
     { type: 'make_directory', path: 'app/of/plugins' },
-    { type: 'move', from: 'app/of/plugins/x', to: SNAPSHOT, ino },
-    { type: 'move', from: `${STAGING}/tree`, to: 'app/of/plugins/x', ino },
-    { type: 'move', from: 'plugins/x.env', to: 'app/of/plugins/x.env', ino },
+    { type: 'move', from: 'app/of/plugins/x', to: SNAPSHOT, ino, times },
+    { type: 'move', from: `${STAGING}/tree`, to: 'app/of/plugins/x', ino, times },
   ]
   for (const change of allowed) {
     it(`accepts: ${describeChange(change)}`, () => assert.deepEqual(changeSchema.parse(change), change))
@@ -218,11 +220,11 @@ describe('changeSchema', () => {
     it(`refuses ${JSON.stringify(path)} in every path`, () => {
       const changes = [
         { type: 'make_directory', path: ['a', 'plugins'].includes(path) ? '' : path },
-        { type: 'move', from: path, to: SNAPSHOT, ino },
-        { type: 'move', from: path, to: 'plugins/x', ino },
-        { type: 'move', from: `${STAGING}/tree`, to: path, ino },
-        { type: 'create_file', staged: path, path: 'plugins/x.env' },
-        { type: 'create_file', staged: `${STAGING}/x.env`, path },
+        { type: 'move', from: path, to: SNAPSHOT, ino, times },
+        { type: 'move', from: path, to: 'plugins/x', ino, times },
+        { type: 'move', from: `${STAGING}/tree`, to: path, ino, times },
+        { type: 'create_file', staged: path, path: 'plugins/x.env', ino },
+        { type: 'create_file', staged: `${STAGING}/x.env`, path, ino },
       ]
       for (const change of changes) assert.ok(!changeSchema.safeParse(change).success, JSON.stringify(change))
     })
@@ -231,10 +233,7 @@ describe('changeSchema', () => {
   const moves: [string, string][] = [
     ['plugins/x', 'plugins/y'],
     ['plugins/x', 'app/x'],
-    ['plugins/x.env', 'plugins/y.env'],
-    ['plugins/x.env', 'app/y.env'],
-    ['plugins/x.env', 'extensions/x.env'],
-    ['extensions/x.env', 'app/x.env'],
+    ['plugins/x.env', 'app/x.env'],
     ['app/x/y', SNAPSHOT],
     ['plugins/other', SNAPSHOT],
     [SNAPSHOT, 'plugins/x'],
@@ -255,26 +254,26 @@ describe('changeSchema', () => {
 
   for (const wrong of [undefined, '', '-1', '1e3', 7]) {
     it(`refuses a move with the inode ${wrong}`, () =>
-      assert.ok(!changeSchema.safeParse({ type: 'move', from: 'plugins/x', to: SNAPSHOT, ino: wrong }).success))
+      assert.ok(!changeSchema.safeParse({ type: 'move', from: 'plugins/x', to: SNAPSHOT, ino: wrong, times }).success))
   }
 })
 
 describe('placesIn', () => {
   it('lists once each place that trees are moved into or out of', () => {
     const changes: Change[] = [
-      { type: 'move', ino: '7', from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
+      { type: 'move', ino, times, from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
       { type: 'make_directory', path: 'plugins/x' },
-      { type: 'move', ino: '7', from: 'plugins/x', to: '.hub-deploy/snapshots/plugins/x/1-1.0' },
+      { type: 'move', ino, times, from: 'plugins/x', to: '.hub-deploy/snapshots/plugins/x/1-1.0' },
       {
         type: 'move',
-        ino: '7',
+        ino,
+        times,
         from: '.hub-deploy/snapshots/plugins/x/1-1.0/data',
         to: '.hub-deploy/staging/1/x/data',
       },
-      { type: 'move', ino: '7', from: '.hub-deploy/staging/1/x', to: 'plugins/x' },
-      { type: 'create_file', staged: '.hub-deploy/staging/1/x.env', path: 'plugins/x.env' },
-      { type: 'move', ino: '7', from: '.hub-deploy/staging/1/x', to: 'app/of/x' },
-      { type: 'move', ino: '7', from: 'plugins/x.env', to: 'app/of/x.env' },
+      { type: 'move', ino, times, from: '.hub-deploy/staging/1/x', to: 'plugins/x' },
+      { type: 'create_file', ino, staged: '.hub-deploy/staging/1/x.env', path: 'plugins/x.env' },
+      { type: 'move', ino, times, from: '.hub-deploy/staging/1/x', to: 'app/of/x' },
     ]
     assert.deepEqual(placesIn(changes), [
       { shelf: 'extensions', id: 'gone', directory: 'extensions' },

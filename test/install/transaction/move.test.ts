@@ -266,17 +266,6 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.deepEqual(readdirSync(join(root, move.from)).toSorted(), ['data', 'db'])
   })
 
-  it('moves back settings that were rewritten in their new directory', async t => {
-    const root = temporaryDirectory(t)
-    writeTree(root, { 'plugins/x.env': 'A=1', 'modules/x.env.new': 'A=2' })
-    const [settings] = await apply(root, { type: 'move', from: 'plugins/x.env', to: 'modules/x.env' })
-    renameSync(join(root, 'modules/x.env.new'), join(root, 'modules/x.env'))
-    assert.equal((await undoChange(root, settings as Change)).wasMade, true)
-    assert.equal(textOf(root, 'plugins/x.env'), 'A=2')
-    assert.deepEqual(readdirSync(join(root, 'modules')), [])
-    assert.equal((await undoChange(root, settings as Change)).wasMade, false)
-  })
-
   it('calls a kept path replaced if both versions have recreated it, the old one with its inode', async t => {
     const root = makeRoot(t)
     const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { earlierRecordPath, treeRecordPath } from '../../../src/install/host/layout.ts'
+import { treeRecordPath } from '../../../src/install/host/layout.ts'
 import {
   digestOfItems,
   itemsOf,
@@ -17,7 +17,7 @@ import {
 } from '../../../src/install/trees/record.ts'
 import { temporaryDirectory } from '../../folders.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
-import { earlierRecordOf, recordTreeAt, treeOf, writeTreeOf } from './recorded-tree.ts'
+import { recordTreeAt, treeOf, writeTreeOf } from './recorded-tree.ts'
 
 const FILES = { 'bin/run': '#!/bin/sh\n', 'lib/a': 'a', lib2: '2' }
 const SYMLINKS = { run: 'bin/run', 'lib/b': 'a' }
@@ -153,33 +153,6 @@ describe('a tree record', () => {
   }
 })
 
-describe('a record of an earlier version of the action', () => {
-  it('is read without modes, because versions with the same bytes shared one record', async t => {
-    const { layout, tree } = await makeStaged(t)
-    const identity = { tree_digest: TREE_DIGEST }
-    writeFileSync(earlierRecordPath(layout, identity.tree_digest), earlierRecordOf(tree))
-    const expected = [...itemsOf(tree, [])].map(item => (item.kind === '644' ? { ...item, kind: 'file' } : item))
-    assert.deepEqual(readItems(layout, identity), expected)
-  })
-
-  const damages: Record<string, (text: string) => string> = {
-    'is empty': () => '',
-    'is cut': text => text.slice(0, -1),
-    'is not a tree': () => '{}',
-    'lacks a file': text => text.replace(/\{"path":"bin[^}]*\},/, ''),
-    'has another name': text => text.replace('lib/a', 'lib/c'),
-    'has a path that leaves the tree': text => text.replace('lib/a', '../b'),
-  }
-  for (const [name, damage] of Object.entries(damages)) {
-    it(`is damaged when it ${name}`, async t => {
-      const { layout, tree } = await makeStaged(t)
-      const identity = { tree_digest: TREE_DIGEST }
-      writeFileSync(earlierRecordPath(layout, identity.tree_digest), damage(earlierRecordOf(tree)))
-      assert.throws(() => readItems(layout, identity), { name: 'TreeRecordDamage' })
-    })
-  }
-})
-
 const LINK = { kind: 'link', content: 'x', sha256: undefined, stamp: undefined }
 
 function* many(): Generator<RecordedItem> {
@@ -238,14 +211,14 @@ function digestOf(...[files, symlinks = {}, keepPaths = []]: [object, object?, s
 }
 
 describe('pruneTreeRecords', () => {
-  it('removes the records of either kind that no version names, and nothing else', async t => {
+  it('removes the records that no version names, and nothing else', async t => {
     const layout = await prepareTemporaryHost(t)
     const [used, stale] = ['ab'.repeat(32), 'cd'.repeat(32)]
-    const names = [used, stale].flatMap(name => [`${name}.json`, `${name}.tree`])
-    for (const name of [...names, 'notes.json', 'x.tree']) writeFileSync(join(layout.trees, name), '')
+    for (const name of [`${used}.tree`, `${stale}.tree`, 'notes.json', 'x.tree'])
+      writeFileSync(join(layout.trees, name), '')
     mkdirSync(join(layout.trees, 'of-somebody'))
-    pruneTreeRecords(layout, [{ tree_digest: stale, tree_record: used }, { tree_digest: used }, { tree_digest: null }])
-    const left = [`${used}.json`, `${used}.tree`, 'notes.json', 'of-somebody', 'x.tree']
+    pruneTreeRecords(layout, [{ tree_digest: stale, tree_record: used }, { tree_digest: null }])
+    const left = [`${used}.tree`, 'notes.json', 'of-somebody', 'x.tree']
     assert.deepEqual(readdirSync(layout.trees).toSorted(), left)
   })
 })

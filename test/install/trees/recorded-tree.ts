@@ -54,15 +54,3 @@ export async function installRecorded(
 }
 
 export const GREETER: Place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' }
-
-/** The text of the record that earlier versions of the action wrote for this tree. */
-export function earlierRecordOf({ files, symlinks }: PartTree): string {
-  const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]))
-  return JSON.stringify({
-    files: Array.from(files, ({ path, sha256, size, mode }) => ({ path, sha256, size, mode })),
-    symlinks: symlinks.map(({ path, target, file }) => {
-      const sha256 = digests.get(file ?? '')
-      return { path, target, ...(sha256 === undefined ? {} : { sha256 }) }
-    }),
-  })
-}

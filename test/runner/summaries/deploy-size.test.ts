@@ -27,7 +27,7 @@ function factsOf(text: string, count: number): SummaryFacts {
   const step = { action: text, status: 'warned' as const, duration_ms: 1, error: text, did: text }
   const dryRun = new DryRunResult()
   for (let index = 0; index < count; index++) dryRun.add('changed', text, () => ({ before: '1 kB', after: '2 kB' }))
-  dryRun.parts.push(...many(() => ({ how: 'move' as const, sentence: text })))
+  dryRun.removals.push(...many(() => text))
   const problems = many(line => ({ message: text, file: text, line, column: 1 }))
   return {
     report: reportOf({

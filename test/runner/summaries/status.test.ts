@@ -17,7 +17,6 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
     parts: [],
     snapshots: [],
     unrecorded: [],
-    isRecordLost: false,
     isKnown: true,
     ...more,
   } as const
@@ -25,12 +24,6 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
 }
 
 describe('buildStatusSummary', () => {
-  it('says first that the installed versions are unknown if the record is gone', () => {
-    const summary = summaryOf({ isRecordLost: true, unrecorded: ['plugins/greeter'] })
-    assert.match(summary, /^### [^\n]*\n\n> \[!WARNING\]\n> The record \.hub-deploy\/installed\.json is gone/)
-    assert.doesNotMatch(summary.split('\n')[0] ?? '', /✅/)
-  })
-
   it('does not say that a part differs if the part could not be compared', () => {
     const unknown: PartDrift = { kind: 'not compared', why: 'There is no record of its files.', isPassing: false }
     const [first] = summaryOf({ parts: [partOf('a'), partOf('b', unknown)] }).split('\n')
