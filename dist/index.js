@@ -9922,12 +9922,12 @@ __nccwpck_require__.r(__webpack_exports__);
 
 // EXPORTS
 __nccwpck_require__.d(__webpack_exports__, {
-  deploy: () => (/* reexport */ deploy_deploy),
+  deploy: () => (/* reexport */ deploy),
   deployPost: () => (/* reexport */ deployPost),
   fleet: () => (/* reexport */ fleet),
   project: () => (/* reexport */ project),
   projectPost: () => (/* reexport */ projectPost),
-  recover: () => (/* reexport */ recover_recover),
+  recover: () => (/* reexport */ recover),
   rollback: () => (/* reexport */ rollback),
   rollbackPost: () => (/* reexport */ rollbackPost),
   status: () => (/* reexport */ status_status),
@@ -17501,7 +17501,7 @@ function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
         const path = `${listing.prefix}${name}`;
         if (isLeftOut(path))
             continue;
-        const below = listing.directories.has(name) ? yield* enter(root, listing, name) : undefined;
+        const below = listing.directories.has(name) ? yield* enterDirectory(root, listing, name) : undefined;
         if (below === undefined) {
             const item = describeItemSync(root, path);
             onStamp?.(path, item?.stamp ?? '');
@@ -17543,7 +17543,7 @@ function* listAhead(root, top, isLeftOut) {
  * Returns the current listing of a directory, or undefined if the directory cannot be listed. Returns the earlier
  * listing if the directory still has the same stamp. In any case, removes the earlier listing from `above`.
  */
-function* enter(root, above, name) {
+function* enterDirectory(root, above, name) {
     const at = `${root}/${above.prefix}${name}`;
     const listed = above.directories.get(name);
     above.directories.set(name, undefined);
@@ -17620,7 +17620,7 @@ async function walkTree(root, skip = new Set()) {
             if (entry.isDirectory())
                 pending.push(path);
             else
-                found.push(...(await walk_describe(root, path)));
+                found.push(...(await entriesAt(root, path)));
         }
     }
     return found.sort((a, b) => comparePaths(a.path, b.path));
@@ -17655,7 +17655,7 @@ async function listDirectory(path) {
     }
 }
 /** Returns an empty list if another process has just removed the item. */
-async function walk_describe(root, path) {
+async function entriesAt(root, path) {
     try {
         const stat = await external_node_fs_namespaceObject.promises.lstat((0,external_node_path_namespaceObject.join)(root, path));
         if (stat.isSymbolicLink())
@@ -17727,15 +17727,15 @@ const GROUP_AND_OTHERS_WRITE = 0o022;
  */
 function decidersOf(path, us) {
     const { way, end } = walkPath(path);
-    const before = way.map(visited => judge(visited, { us, isEnd: false }));
-    return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
+    const before = way.map(visited => deciderOf(visited, { us, isEnd: false }));
+    return end?.stat.isDirectory() ? [...before, deciderOf(end, { us, isEnd: true })] : before;
 }
 /** In a sticky directory, other users can rename and remove only their own files. */
 function isSticky({ mode }) {
     return (mode & STICKY) !== 0;
 }
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
-function judge(visited, { us, isEnd }) {
+function deciderOf(visited, { us, isEnd }) {
     const { uid, mode } = visited.stat;
     // The mode of a symlink has no meaning.
     const isFixed = visited.stat.isSymbolicLink() || (!isEnd && isSticky(visited.stat));
@@ -18379,12 +18379,12 @@ class TimeSlice {
         }
     }
 }
-const WINDOW_BYTES = 1024 * 1024;
+const HASH_WINDOW_BYTES = 1024 * 1024;
 /** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
 const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | external_node_fs_namespaceObject.constants.O_NOFOLLOW;
 /** Hashes many files one after another through one buffer, in slices between which signals are handled. */
 class FileDigester {
-    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #window = Buffer.allocUnsafeSlow(HASH_WINDOW_BYTES);
     #slice;
     constructor(signal) {
         this.#slice = new TimeSlice(signal);
@@ -19181,13 +19181,13 @@ function parseRecord(text) {
 const MAX_PROJECT_VERSIONS = 20;
 /**
  * Returns the versions that stay recorded, including `added` if there is one. For each project, these are the newest 20
- * versions whose parts this host still has (see `isLeft`). A version whose sources had different contents at different
+ * versions whose parts this host still has (see `isProjectLeft`). A version whose sources had different contents at different
  * times is recorded once for each set of trees.
  */
 function retainVersions(known, added, rows) {
     const others = known.filter(version => added === undefined || !isSameSet(version, added));
     const all = added === undefined ? others : [...others, added];
-    const left = all.filter((version, index) => isLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }));
+    const left = all.filter((version, index) => isProjectLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }));
     const slugs = [...new Set(left.map(({ slug }) => slug))].filter(slug => slug !== added?.slug);
     const ordered = [...slugs, ...(added === undefined ? [] : [added.slug])];
     return ordered.flatMap(slug => left.filter(version => version.slug === slug).slice(-MAX_PROJECT_VERSIONS));
@@ -19204,7 +19204,7 @@ function isSameSet(a, b) {
  * True if the host still has each part of a version. Also true of the newest entry for a version if the host has a
  * snapshot that was recorded with that version.
  */
-function isLeft({ slug, version, parts }, { rows, isNewest }) {
+function isProjectLeft({ slug, version, parts }, { rows, isNewest }) {
     const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
     const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
     return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)));
@@ -19241,7 +19241,7 @@ function requireSafeHost(access) {
     return checking(access, us => {
         const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES });
         requireOwnFolder({ layout: access.layout, us });
-        const recorded = requireTrusted(access, { us, directories: ownership_recordedDirectories(access.layout) });
+        const recorded = requireTrusted(access, { us, directories: unusualDirectories(access.layout) });
         return [...new Set([...usual, ...recorded])];
     });
 }
@@ -19298,7 +19298,7 @@ function requireTrusted(access, trusted) {
  * Returns the directories of plugins in our own record, except the usual ones. If the record cannot be read, returns
  * none, because no run uses those directories in that case.
  */
-function ownership_recordedDirectories(layout) {
+function unusualDirectories(layout) {
     try {
         const directories = readInstalled(layout).map(row => placeOf(row).directory);
         return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory));
@@ -19640,7 +19640,7 @@ function readMountPoints() {
  * in the folder or on record, a hyphen, and the version or `unknown`.
  */
 function nextSnapshotName(folder, version, recorded = []) {
-    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
+    const known = [...readNames(folder), ...recorded.map(({ name }) => name)];
     const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
     const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
     return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
@@ -19680,7 +19680,7 @@ function chooseRetained(rows, limit) {
 function isGenuine({ modified }) {
     return modified === undefined;
 }
-function snapshots_listNames(path) {
+function readNames(path) {
     try {
         return (0,external_node_fs_namespaceObject.readdirSync)(path);
     }
@@ -19781,7 +19781,7 @@ function requireMovableTree(layout, { root, keepPaths }) {
     requireNoMountPoint(root);
     const paths = ['', ...presentPaths(root, keepPaths)];
     for (const path of paths)
-        requireMovable({ root, path }, irreplaceable(layout));
+        probeRename({ root, path }, irreplaceable(layout));
 }
 /**
  * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
@@ -19810,7 +19810,7 @@ function requireNoMountPoint(root) {
  * directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
  * that the target is not empty, or is a directory. Otherwise, the system reports why the path cannot be moved.
  */
-function requireMovable(moved, target) {
+function probeRename(moved, target) {
     const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
     try {
         (0,external_node_fs_namespaceObject.renameSync)(path, target);
@@ -19970,7 +19970,7 @@ function checkHost(host, place) {
     const path = installPath(layout, place);
     try {
         requireOwnDirectory(snapshotsPath(layout, place));
-        readiness_requireMovable(path);
+        requireMovable(path);
         requireSwitchable(host, place);
     }
     catch (error) {
@@ -20039,7 +20039,7 @@ function makeRoot(root) {
     }
 }
 /** Moving a directory to another parent requires write access to the directory itself. */
-function readiness_requireMovable(place) {
+function requireMovable(place) {
     const found = lstatIfPresentSync(place);
     if (found?.isDirectory())
         (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
@@ -20920,7 +20920,7 @@ const moveSchema = object({
 async function identify(root, move) {
     requireFree(root, move);
     for (let attempt = 1;; attempt++) {
-        const identity = withEnds(root, move, ({ from }) => identityOf(from));
+        const identity = withEnds(root, move, ({ from }) => identityAt(from));
         if (identity !== null)
             return identity;
         if (attempt === MAX_ATTEMPTS)
@@ -20970,7 +20970,7 @@ function isInTheWay(error) {
     return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
 }
 /** Returns the identity of the file or tree at a path, or null if nothing is there. */
-function identityOf({ at }) {
+function identityAt({ at }) {
     try {
         const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
         return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` };
@@ -20994,7 +20994,7 @@ function justDisappeared(path) {
  * the target. Does not throw for a tree that was to be installed, because the host does not run it. Does not throw for
  * a kept path that a process has removed, either: that path is lost, and no older move depends on it.
  */
-async function moveBack(root, move) {
+async function undoMove(root, move) {
     switch (await locate(root, move)) {
         case 'back':
             return { wasMade: false, setAside: [] };
@@ -21015,7 +21015,7 @@ async function moveBack(root, move) {
  * only while the folder of its target still exists. Otherwise, a new file or directory with the old inode may be at the
  * source.
  */
-function isMovedBack(root, move) {
+function isMoveUndone(root, move) {
     return withEnds(root, move, ({ from, to }) => {
         const before = inodeOf(from);
         if (stagedBy(move.from) !== undefined)
@@ -21053,7 +21053,7 @@ function whereIs(move, { from, to }) {
     if (after === ino || isOwnPath(target))
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
-    return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
+    return isNewTree && identityAt(to)?.times === times ? 'moved' : 'gone';
 }
 /**
  * Moves back the file or tree at the target, such as a file that was rewritten. The new version may instead have
@@ -21107,7 +21107,7 @@ function withoutIt({ from, to }, ends) {
  * are equal.
  */
 function isMadeAnew(move, found) {
-    const [before, now] = [madeAt(move), madeAt(identityOf(found))];
+    const [before, now] = [madeAt(move), madeAt(identityAt(found))];
     return before !== undefined && now !== undefined && before !== now;
 }
 /** Returns the time of creation, or undefined if the file system does not record it. */
@@ -21135,7 +21135,7 @@ async function findRenamed(root, moved, limit = MAX_ENTRIES) {
     if (made === '0')
         return undefined;
     const slice = new TimeSlice();
-    const pending = [treeOf(moved)];
+    const pending = [stagedTreeOf(moved)];
     let left = limit;
     for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
         for (const entry of searching(folder, () => (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, folder), { withFileTypes: true })) ?? []) {
@@ -21153,7 +21153,7 @@ async function findRenamed(root, moved, limit = MAX_ENTRIES) {
     return undefined;
 }
 /** `.hub-deploy/staging/<deployment>/<tree>`. */
-function treeOf({ to }) {
+function stagedTreeOf({ to }) {
     return to.split('/').slice(0, 4).join('/');
 }
 function isIt(path, ino, made) {
@@ -21161,7 +21161,7 @@ function isIt(path, ino, made) {
     return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
 }
 function tooMany(moved, limit) {
-    return new Error(`${moved.from} is missing. The new version may have renamed it, but ${treeOf(moved)} has more than ${countInWords(limit)} files and directories, too many to search. ` +
+    return new Error(`${moved.from} is missing. The new version may have renamed it, but ${stagedTreeOf(moved)} has more than ${countInWords(limit)} files and directories, too many to search. ` +
         'Stop the process that creates them, and run again.');
 }
 /** Returns undefined if the entry or the folder no longer exists. */
@@ -21421,7 +21421,7 @@ async function make(root, change) {
 }
 /**
  * Undoes a change, whether it was made, half made or not made at all. May be repeated. Sets aside, and never removes,
- * files that another process has put in the way. For a move, throws as `moveBack` does.
+ * files that another process has put in the way. For a move, throws as `undoMove` does.
  */
 async function undoChange(root, change) {
     switch (change.type) {
@@ -21429,14 +21429,14 @@ async function undoChange(root, change) {
             await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
             return { wasMade: false, setAside: [] };
         case 'move':
-            return await moveBack(root, change);
+            return await undoMove(root, change);
         case 'create_file':
             return { wasMade: await removeCreated(root, change), setAside: [] };
     }
 }
 /** True if a move was certainly not made, or is certainly undone: the file or tree is at its source. */
 function isBack(root, change) {
-    return change.type === 'move' && isMovedBack(root, change);
+    return change.type === 'move' && isMoveUndone(root, change);
 }
 /** True if the host differs from its state before this change; a directory that was only created does not count. */
 function isMade(root, change) {
@@ -21444,7 +21444,7 @@ function isMade(root, change) {
         case 'make_directory':
             return false;
         case 'move':
-            return !isMovedBack(root, change);
+            return !isMoveUndone(root, change);
         case 'create_file':
             return isCreated(root, change);
     }
@@ -21541,7 +21541,7 @@ function isOurs(root, file, shelf) {
     const staged = lstatIfPresentSync(path);
     if (staged === undefined)
         return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
-    return isSame(staged, there) || (isClaim(there) && !hasLinks(path));
+    return isSameFile(staged, there) || (isClaim(there) && !hasLinks(path));
 }
 /** True if the file system has hard links. Only without them does this action claim a path with an empty file. */
 function hasLinks(path) {
@@ -21554,7 +21554,7 @@ function hasLinks(path) {
         return !isWithoutLinks(error);
     }
 }
-function isSame(a, b) {
+function isSameFile(a, b) {
     return a.ino === b.ino && a.dev === b.dev;
 }
 function isClaim(found) {
@@ -22179,7 +22179,7 @@ class ParsedSource {
     positionOf(path) {
         let node = this.#root;
         for (const key of path) {
-            const child = source_childOf(node, key);
+            const child = childNode(node, key);
             if (offsetOf(child) === undefined)
                 break;
             node = child;
@@ -22189,7 +22189,7 @@ class ParsedSource {
     positionOfKey(path) {
         let parent = this.#root;
         for (const key of path.slice(0, -1))
-            parent = source_childOf(parent, key);
+            parent = childNode(parent, key);
         const offset = offsetOf(keyNodeOf(parent, path.at(-1)));
         return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
     }
@@ -22249,7 +22249,7 @@ function childNodes(node) {
         return [];
     return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
 }
-function source_childOf(node, key) {
+function childNode(node, key) {
     if ((0,dist/* isMap */.jh)(node))
         return pairAt(node, key)?.value;
     return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
@@ -22448,9 +22448,9 @@ function firstMatch(text, pattern) {
     if (match === null)
         return undefined;
     const line = text.slice(0, match.index).split('\n').length;
-    return `${source_nameOf(match[0])} in line ${line}`;
+    return `${characterName(match[0])} in line ${line}`;
 }
-function source_nameOf(character) {
+function characterName(character) {
     if (character === '\ufffd')
         return 'U+FFFD, or bytes that are not UTF-8,';
     if (character === '\r')
@@ -22711,12 +22711,12 @@ function printedBy(node) {
     return typeof node.value === 'string' ? node.value : node.source?.replace(/(\.\d+?)0+$/, '$1');
 }
 function notAPlugin(problem) {
-    return new ArtifactError('not_a_plugin', refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"));
+    return new ArtifactError('not_a_plugin', refusalSentence(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"));
 }
 function invalid(rule) {
-    return new ArtifactError('invalid_manifest', refusal(rule));
+    return new ArtifactError('invalid_manifest', refusalSentence(rule));
 }
-function refusal(problem, hint = '') {
+function refusalSentence(problem, hint = '') {
     return `The artifact's plugin.yaml ${problem}, so the artifact was refused. The publisher must fix plugin.yaml${hint}.`;
 }
 const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
@@ -23216,9 +23216,9 @@ function redactTexts(value, redact, exceptions) {
 function redactRecord(record, redact) {
     switch (record.record) {
         case 'begin':
-            return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } };
+            return { ...record, facts: { ...record.facts, ...redactFacts(record.facts, redact) } };
         case 'facts':
-            return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } };
+            return { ...record, facts: { ...record.facts, ...redactFacts(record.facts, redact) } };
         case 'step':
             return { ...record, error: record.error === null ? null : redact(record.error) };
         case 'end':
@@ -23237,7 +23237,7 @@ function redactRecord(record, redact) {
 const END_WORDS = new Set(['outcome', 'completed_at', 'code', 'step']);
 const DRIFT_WORDS = new Set(['shelf', 'id', 'directory', 'version', 'instead']);
 const FOREIGN_FACTS = ['version', 'previous_version', 'repo'];
-function withoutSecrets(facts, redact) {
+function redactFacts(facts, redact) {
     const hasSecret = (name) => redact(facts[name] ?? '') !== (facts[name] ?? '');
     const drift = facts.drift?.map(entry => redactTexts(entry, redact, DRIFT_WORDS));
     return { ...Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null])), ...(drift && { drift }) };
@@ -23451,11 +23451,11 @@ function isChanging(journal, { contract, slug }) {
 }
 /** Returns the project version of the part that was installed last. */
 function newestProjectVersion(rows) {
-    const newest = rows.toSorted((a, b) => timeOf(a) - timeOf(b)).at(-1);
+    const newest = rows.toSorted((a, b) => installationTime(a) - installationTime(b)).at(-1);
     return newest?.project_version ?? null;
 }
 /** A part that was installed at an unknown time counts as the oldest. */
-function timeOf({ installed_at: at }) {
+function installationTime({ installed_at: at }) {
     return at === null ? 0 : Date.parse(at);
 }
 function isOf({ contract, kind, slug }, facts) {
@@ -23737,11 +23737,11 @@ function readRecords({ root, journal: path }) {
     }
     catch (error) {
         if (!(error instanceof JournalDamage))
-            throw dead_run_unreadable(path, error);
+            throw unreadableJournal(path, error);
         throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins, services and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
     }
 }
-function dead_run_unreadable(path, error) {
+function unreadableJournal(path, error) {
     const { message } = toHostError(error, `reading ${path}`);
     return new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message} Only a run that can read the journal knows whether the host must be repaired.`, { cause: toDeployError(error) });
 }
@@ -23754,7 +23754,7 @@ function verifyRecoverable(host, records) {
     throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and its journal ${host.layout.journal}, repair the host by hand, then remove the journal.`);
 }
 /** Refuses a dead run whose rollback failed and whose changes may remain: throws DeploymentError `inconsistent`. */
-function verifyRestored(layout, records) {
+function requireRestored(layout, records) {
     const rollback = findEnd(records)?.rollback;
     const [begin] = records;
     if (begin?.record === 'begin' && rollback?.restored === false && isInDoubt(layout))
@@ -23801,7 +23801,7 @@ function countAttempts({ run }, records) {
  * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if the hub has
  * not accepted that report.
  */
-function dead_run_findAccepted(records) {
+function findAcceptedAttempts(records) {
     const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
     return last?.record === 'reported' ? last.attempts : undefined;
 }
@@ -23830,7 +23830,7 @@ async function requireAtRest(host, signal) {
     if (other === undefined || ('records' in other && !hasAnnounced(other.records)))
         return;
     if ('records' in other)
-        verifyRestored(layout, other.records);
+        requireRestored(layout, other.records);
     throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended, or when the next deployment or dist/recover.js has recovered this host.`);
 }
 /**
@@ -25279,7 +25279,7 @@ function reachesThisHost(server) {
  */
 function parseRequestUrl(text, policy) {
     if (!URL.canParse(text)) {
-        throw new ConfigError('invalid_input', `Expected an absolute https URL, found "${policy_withoutSecrets(text)}": check the input.`);
+        throw new ConfigError('invalid_input', `Expected an absolute https URL, found "${withoutSecrets(text)}": check the input.`);
     }
     const url = new URL(text);
     refuseInsecureUrl(url, policy);
@@ -25324,7 +25324,7 @@ function isLoopback(hostname) {
     return hostname === 'localhost' || hostname === '[::1]' || LOOPBACK_IPV4.test(hostname);
 }
 const LOOPBACK_IPV4 = /^127(?:\.\d{1,3}){3}$/;
-function policy_withoutSecrets(text) {
+function withoutSecrets(text) {
     return cleanForeignText(text.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 100);
 }
 function insecure(message) {
@@ -25394,7 +25394,7 @@ function isCertificate(pem) {
 
 
 /** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no certificate or a damaged one. */
-function readSettings(options) {
+function buildWireSettings(options) {
     return {
         allowHttp: options.allowHttp,
         trust: readTrust(options.ca),
@@ -25981,7 +25981,7 @@ async function superviseService(order, limits = {}) {
     const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
     if (end.kind === 'exited' && end.code === 0)
         return;
-    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${supervise_describeEnd(end)}. Check the service on this host.`);
+    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeChildEnd(end)}. Check the service on this host.`);
 }
 /**
  * Asks the supervisor about a service. If the supervisor gives no usable answer, the state is unknown and the evidence
@@ -25991,9 +25991,9 @@ async function readServiceState(service, limits = {}) {
     const command = stateCommand(service);
     const env = supervisorEnvironment(service);
     const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
+    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN_STATE;
     const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${supervise_describeEnd(end)}`;
+    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeChildEnd(end)}`;
     return { ...state, missing, evidence: `${describeService(service)}${answer}` };
 }
 /**
@@ -26046,9 +26046,9 @@ async function forgetStarts(service, limits = {}) {
         return;
     await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
 }
-const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
+const UNKNOWN_STATE = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
 /** Describes the end of a child as a predicate whose subject is the program. */
-function supervise_describeEnd(end) {
+function describeChildEnd(end) {
     switch (end.kind) {
         case 'exited':
             return `returned exit code ${end.code}${describeOutput(end.output)}`;
@@ -26444,9 +26444,9 @@ function notRestored({ service }) {
 /** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
 async function restoreRunning(change, restoring) {
     const { service } = change;
-    await forgetStarts(service, within(restoring));
+    await forgetStarts(service, limitsOf(restoring));
     // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
-    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
+    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, limitsOf(restoring))).up)
         await scaleUp(change, restoring);
     try {
         await restore({ ...change, action: 'restart' }, restoring);
@@ -26469,17 +26469,17 @@ async function restoreStopped(change, restoring) {
         await restore({ ...change, action: 'stop' }, restoring);
     }
     catch (error) {
-        const { known, up } = await readServiceState(change.service, within(restoring));
+        const { known, up } = await readServiceState(change.service, limitsOf(restoring));
         if (!known || up)
             throw error;
     }
 }
 async function restore(order, restoring) {
     restoring.log.info(`${order.action} ${describeService(order.service)}`);
-    await superviseService(order, within(restoring));
+    await superviseService(order, limitsOf(restoring));
     restoring.log.did(inPast(order));
 }
-function within({ signal }) {
+function limitsOf({ signal }) {
     return { signal, abortGraceMs: ABORT_GRACE_MS };
 }
 /**
@@ -27150,7 +27150,7 @@ async function routeForChild(url, hub, { addresses, signal, timeouts }) {
         const lookup = (0,external_node_util_namespaceObject.promisify)(addresses.judgingLookup(url, hub));
         return await lookup(url.hostname, { all: true });
     });
-    return { addresses: await relay_within(found, { url, signal, ms: timeouts.connectMs }) };
+    return { addresses: await within(found, { url, signal, ms: timeouts.connectMs }) };
 }
 async function resolveName(url, lookup) {
     try {
@@ -27161,7 +27161,7 @@ async function resolveName(url, lookup) {
     }
 }
 /** Limits the time for a lookup: a name server that does not answer must not delay a cancel. */
-async function relay_within(found, limit) {
+async function within(found, limit) {
     const { url, signal, ms } = limit;
     signal.throwIfAborted();
     const late = Promise.withResolvers();
@@ -27192,7 +27192,7 @@ function isAddress(hostname) {
  * certificate or a damaged one.
  */
 function createWire(options) {
-    const settings = readSettings(options);
+    const settings = buildWireSettings(options);
     return {
         requestJson: request => requestJson(request, settings),
         download: request => download(request, settings),
@@ -27422,7 +27422,7 @@ async function probeCommand({ command }, context) {
     const { timeoutMs, signal } = context;
     const end = await runChild({ command, env: allowedEnvironment(changedVariable(context)), timeoutMs, signal });
     const healthy = end.kind === 'exited' && end.code === 0;
-    return { healthy, evidence: `${command[0]} ${supervise_describeEnd(end)}`, brief: `${(0,external_node_path_namespaceObject.basename)(command[0])} succeeded` };
+    return { healthy, evidence: `${command[0]} ${describeChildEnd(end)}`, brief: `${(0,external_node_path_namespaceObject.basename)(command[0])} succeeded` };
 }
 /**
  * How long a supervisor must report a service as running, but at most half of the timeout: a service that crashes while
@@ -27946,7 +27946,7 @@ const external_node_string_decoder_namespaceObject = require("node:string_decode
 
 
 
-const record_WINDOW_BYTES = 64 * 1024;
+const RECORD_WINDOW_BYTES = 64 * 1024;
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
  * caller uses the items. The items are verified only once all of them have been read without an error.
@@ -27976,7 +27976,7 @@ function openTreeRecord(layout, identity) {
 }
 function findIn({ text, recordedAt }) {
     return path => {
-        const end = text.indexOf(`\t${record_quote(path)}\n`);
+        const end = text.indexOf(`\t${quoteField(path)}\n`);
         if (end === -1)
             return undefined;
         const start = text.lastIndexOf('\n', end) + 1;
@@ -28024,7 +28024,7 @@ function* readItems(fd, name) {
     }
 }
 function* linesOf(fd, digest) {
-    const [window, decoder] = [Buffer.allocUnsafe(record_WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
+    const [window, decoder] = [Buffer.allocUnsafe(RECORD_WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
     let rest = '';
     for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
         const bytes = window.subarray(0, count);
@@ -28108,12 +28108,12 @@ function pruneTreeRecords({ trees }, used) {
     if (errors.length > 0)
         throw errors[0];
 }
-/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
+/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quoteField`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
 /** Returns the line of an item, with its line break. */
 function record_lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
-    return `${sha256}\t${kind}\t${record_quote(content)}\t${stamp}\t${record_quote(path)}\n`;
+    return `${sha256}\t${kind}\t${quoteField(content)}\t${stamp}\t${quoteField(path)}\n`;
 }
 /**
  * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
@@ -28135,19 +28135,19 @@ function record_parseLine(line, recordedAt) {
         path,
         kind: line.slice(kindAt, contentAt - 1),
         content: unquote(line.slice(contentAt, stampAt - 1)),
-        stamp: isEarlier(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
+        stamp: isEarlierTime(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
         sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
     };
 }
 /** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
-function isEarlier(time, other) {
+function isEarlierTime(time, other) {
     if (time === '' || time.startsWith('-') || other.startsWith('-'))
         return false;
     return time.length < other.length || (time.length === other.length && time < other);
 }
 /** Returns the line that an item would have. */
 function asLine({ sha256 = '-', kind, content, path }) {
-    return { path, fields: `${sha256}\t${kind}\t${record_quote(content)}` };
+    return { path, fields: `${sha256}\t${kind}\t${quoteField(content)}` };
 }
 /** Returns the unparsed lines of a record whose digest was verified, in order. */
 function* linesIn(text) {
@@ -28161,7 +28161,7 @@ function* linesIn(text) {
  * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
  * lines. Host files may have any name.
  */
-function record_quote(text) {
+function quoteField(text) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
     return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
 }
@@ -28186,7 +28186,7 @@ function digestOfItems(items) {
     return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
 }
 /** Returns the `TreeIdentity` in a row, without the row's other fields. */
-function record_identityOf({ tree_digest, tree_record }) {
+function identityOf({ tree_digest, tree_record }) {
     return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
 }
 /** A tree record that is not as this action wrote it; the message says what is wrong. */
@@ -28234,7 +28234,7 @@ async function writeItems(fd, items, signal) {
             digested += `${separator}${item.path}:${item.sha256}`;
             separator = '\n';
         }
-        if (lines.length >= record_WINDOW_BYTES)
+        if (lines.length >= RECORD_WINDOW_BYTES)
             flush();
         if (slice.isOver())
             await slice.giveBack();
@@ -28290,7 +28290,7 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
     }
     catch (error) {
         signal?.throwIfAborted();
-        log.warning(`${placePath(tree)} is not compared with what was installed. ${drift_reasonOf(error, layout, row)}`);
+        log.warning(`${placePath(tree)} is not compared with what was installed. ${whyNotCompared(error, layout, row)}`);
         return undefined;
     }
 }
@@ -28319,7 +28319,7 @@ function* withoutStamps(record) {
         yield { ...item, stamp: undefined };
 }
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
-function drift_reasonOf(error, layout, identity) {
+function whyNotCompared(error, layout, identity) {
     const record = identity?.tree_record;
     if (!(error instanceof TreeRecordDamage) || record === undefined)
         return toHostError(error, 'reading the installed files or their record').message;
@@ -28542,10 +28542,10 @@ class TreeChange {
         }
         const versions = await findVersions([...drift.changed, ...drift.removed, ...drift.added], layout, records);
         for (const path of drift.changed)
-            if (drift_isSame(versions.get(path)))
+            if (isSameVersionOfLine(versions.get(path)))
                 this.#restore('changed');
         for (const path of drift.removed) {
-            if (drift_isSame(versions.get(path)))
+            if (isSameVersionOfLine(versions.get(path)))
                 this.#restore('added');
             else if (versions.get(path)?.after === undefined)
                 this.#counts.removed--;
@@ -28604,7 +28604,7 @@ async function findVersions(paths, layout, records) {
     }
     return versions;
 }
-function drift_isSame({ before, after } = {}) {
+function isSameVersionOfLine({ before, after } = {}) {
     return before !== undefined && before.fields === after?.fields;
 }
 /** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */
@@ -28694,7 +28694,7 @@ async function rollBack(request) {
         return { outcome: 'failed', rollback: null };
     for (const place of request.places)
         logRestored(request, place);
-    const { problems: differences, verified } = await rollback_verifyRestored(request);
+    const { problems: differences, verified } = await compareRestored(request);
     const starts = (await request.onFilesRestored?.(verified !== false, services)) ?? 'now';
     const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
     return {
@@ -28709,7 +28709,7 @@ function lostIn({ lost = [] }) {
 /** Logs which version was restored at a place. */
 function logRestored({ layout, log }, place) {
     const isThere = pathExistsSync(installPath(layout, place));
-    const version = isThere ? versionIn(layout, place) : undefined;
+    const version = isThere ? installedVersionIn(layout, place) : undefined;
     log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`);
 }
 function describeRestored(isThere, version) {
@@ -28717,7 +28717,7 @@ function describeRestored(isThere, version) {
         return 'not installed, as before';
     return version === undefined ? 'restored' : `${version} again`;
 }
-function versionIn(layout, place) {
+function installedVersionIn(layout, place) {
     try {
         return findInstalled(readInstalled(layout), place)?.version ?? undefined;
     }
@@ -28794,43 +28794,43 @@ function inSentence(words) {
 /** The most paths that one sentence lists. */
 const rollback_MAX_NAMED = 5;
 const NOT_COMPARED = 'The restored files could not be compared with their record: ';
-const rollback_UNKNOWN = { verified: null, problems: [] };
+const NOT_VERIFIED = { verified: null, problems: [] };
 /**
  * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
  * or different. It does not count if that was already the case before the deployment, or if another process wrote the
  * file or is renaming it. A tree with only other differences counts as not verified. Never throws.
  */
-async function rollback_verifyRestored(files) {
+async function compareRestored(files) {
     try {
-        return await verifyPlaces(files);
+        return await comparePlaces(files);
     }
     catch (error) {
-        return notVerified(files, error);
+        return notCompared(files, error);
     }
 }
-async function verifyPlaces(files) {
-    const found = await Promise.all(files.places.map(place => rollback_verifyPlace(place, files)));
+async function comparePlaces(files) {
+    const found = await Promise.all(files.places.map(place => comparePlace(place, files)));
     const restored = found.filter(verification => verification !== undefined);
     const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
     const isDamaged = restored.some(({ verified }) => verified === false);
     return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
 }
 /** If the comparison only ran out of time, no damage is known. */
-function notVerified({ grace }, error) {
+function notCompared({ grace }, error) {
     if (grace.comparing.aborted)
-        return rollback_UNKNOWN;
+        return NOT_VERIFIED;
     const { message } = toHostError(error, 'reading them');
     return { problems: [`${NOT_COMPARED}${message}`], verified: false };
 }
 /** Returns undefined if there is nothing to compare and the place is empty. */
-async function rollback_verifyPlace(place, files) {
+async function comparePlace(place, files) {
     const { layout, log, grace, keepPaths, byContent } = files;
     const root = installPath(layout, place);
     const note = readDriftNote(files.stagingFolder, place);
     const thoroughly = { byContent, signal: grace.comparing };
     const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
     if (note === undefined || found === undefined)
-        return pathExistsSync(root) ? rollback_UNKNOWN : undefined;
+        return pathExistsSync(root) ? NOT_VERIFIED : undefined;
     const name = placePath(place);
     if (note.modified)
         log.notice(`The files of ${name} are not verified, because they differed from the installed version even before this deployment.`);
@@ -28917,7 +28917,7 @@ const LONGEST_WRITE_MS = 3_600_000;
  */
 async function finishCommitted({ layout, log }, installation) {
     await recordInstalled(layout, installation);
-    const left = await discard(layout, log, installation.discard);
+    const left = await discardSnapshots(layout, log, installation.discard);
     const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
     return isRecorded;
 }
@@ -28928,7 +28928,7 @@ async function finishCommitted({ layout, log }, installation) {
 async function retryDiscarded(layout, log) {
     const before = discardedIn(layout);
     await orWarn(log, async () => {
-        const left = await discard(layout, log, before);
+        const left = await discardSnapshots(layout, log, before);
         if (left.length < before.length)
             await recordDiscarded(layout, left);
     });
@@ -28943,7 +28943,7 @@ function discardedIn(layout) {
     }
 }
 /** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
-async function discard(layout, log, paths) {
+async function discardSnapshots(layout, log, paths) {
     const left = [];
     for (const path of paths)
         if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
@@ -29528,7 +29528,7 @@ function tryToReadInstalled(layout) {
  * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
  * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
-async function recover(host) {
+async function recoverDeadRun(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
     const wasPending = new Set(findPending(layout).map(nameOf));
@@ -29583,7 +29583,7 @@ async function recoverRun(host, run) {
         record,
         end,
         address: begin.report_address,
-        accepted: known && isReportedAlike(end, known) ? dead_run_findAccepted(records) : undefined,
+        accepted: known && isReportedAlike(end, known) ? findAcceptedAttempts(records) : undefined,
         onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
     });
     if (closed.unwritten !== undefined)
@@ -29659,7 +29659,7 @@ async function endRun(host, run) {
     const commit = findCommit(run.records);
     if (commit !== undefined)
         return await endCommitted(host, run, commit);
-    const request = rollbackOf(host, run);
+    const request = failedRunOf(host, run);
     const ended = await endRolledBack(request, run, interruptedState(host, run.record));
     return { ...ended, hasLost: request.lost.length > 0 };
 }
@@ -29686,7 +29686,7 @@ async function endRolledBack(request, run, state) {
         changed: rollback?.restored === false,
         error: cause ?? { code: 'interrupted', message, step: null },
     });
-    return { end, isUnfinished: recover_isLeft(left), unwritten: left.unwritten };
+    return { end, isUnfinished: isUnfinishedRollback(left), unwritten: left.unwritten };
 }
 /**
  * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
@@ -29701,12 +29701,12 @@ async function endRestored(request, run, known) {
     const { healthy, problems } = rollback;
     // Both lists name the lost kept paths.
     const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
-    return { end: { ...known, rollback: continued }, isUnfinished: recover_isLeft(left), unwritten: left.unwritten };
+    return { end: { ...known, rollback: continued }, isUnfinished: isUnfinishedRollback(left), unwritten: left.unwritten };
 }
-function recover_isLeft({ isUnfinished, unchecked }) {
+function isUnfinishedRollback({ isUnfinished, unchecked }) {
     return isUnfinished === true || unchecked !== undefined;
 }
-function rollbackOf(host, run) {
+function failedRunOf(host, run) {
     const { layout, log, grace, recovery } = host;
     const { begin, records, journal, record } = run;
     const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
@@ -29840,7 +29840,7 @@ function isAnyPending({ layout, hostConfig }) {
 }
 /**
  * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
- * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recover` do.
+ * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
  */
 async function recoverHost(host, lockTimeoutMs) {
     requireSafeHost(host);
@@ -29849,7 +29849,7 @@ async function recoverHost(host, lockTimeoutMs) {
     requireOwnKinds(host.layout);
     const lock = await holdLock(host, lockTimeoutMs);
     try {
-        return await recover(host);
+        return await recoverDeadRun(host);
     }
     finally {
         lock.release();
@@ -29925,7 +29925,7 @@ async function prepareForReport(host) {
 
 function startDeployment(request, tools, { transitions, facts, sender, recordedKeepPaths }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
-    const host = hostOf(tools, { ...request, sender });
+    const host = hostContextOf(tools, { ...request, sender });
     tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
@@ -29986,7 +29986,7 @@ function runningIn({ current, history }, version) {
     return isSwitching ? null : version.before;
 }
 /** Builds the host of a project root, with the tools of this run. */
-function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }) {
+function hostContextOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }) {
     return {
         layout: layoutOf(projectRoot),
         sharedRoot: { isAllowed: allowSharedRoot },
@@ -30389,7 +30389,7 @@ async function recordDrift(deployment, places) {
     const { drift: known = [] } = record.facts;
     const found = [];
     for (const place of places)
-        found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
+        found.push(driftEntryOf(deployment, place, await deployment.drift.of(place)) ?? []);
     const names = new Set(places.map(placeName));
     const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
     if (drift.length + known.length > 0)
@@ -30401,7 +30401,7 @@ function warnOfDrift({ record, tools }) {
     if (differing.length > 0)
         tools.log.warning(describeDrift(differing));
 }
-function entryOf({ layout }, place, difference) {
+function driftEntryOf({ layout }, place, difference) {
     const installed = findInstalled(readInstalled(layout), place);
     const named = { shelf: place.shelf, id: place.id, ...directoryIn(place), version: installed?.version ?? null };
     if (difference === undefined)
@@ -30467,9 +30467,9 @@ async function findIntactTree(deployment, { previous: { installed }, ...part }, 
     const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
     const { shelf, id, directory } = part;
     const place = { shelf, id, directory };
-    if (find === undefined || !(await isIntact(deployment, place)))
+    if (find === undefined || !(await isTreeIntact(deployment, place)))
         return undefined;
-    const tree = { place, identity: record_identityOf(installed), find, pluginYaml: undefined };
+    const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined };
     return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
 }
 /** True if an intact tree has a regular file at this path. */
@@ -30485,13 +30485,13 @@ async function keepIfIntact(deployment, part, origin) {
     if (installed === undefined || !isFrom(installed, origin))
         return part;
     const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
-    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
+    if (!isSame || !(await isTreeIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
         return part;
     const { staged: _, tree: __, ...facts } = part;
-    return { ...facts, intact: record_identityOf(installed) };
+    return { ...facts, intact: identityOf(installed) };
 }
 /** True if every recorded file is installed as it was recorded. Added files do no harm. */
-async function isIntact(deployment, place) {
+async function isTreeIntact(deployment, place) {
     const drift = await deployment.drift.of(place);
     return drift !== undefined && isOnlyAdded(drift);
 }
@@ -30517,11 +30517,11 @@ function isRecordedTree({ layout, keepPaths }, part, installed) {
         return false;
     const items = itemsOf(part.tree, keepPaths);
     for (const recorded of record)
-        if (!isAlike(recorded, items.next().value))
+        if (!isUnchangedItem(recorded, items.next().value))
             return false;
     return items.next().done === true;
 }
-function isAlike(recorded, item) {
+function isUnchangedItem(recorded, item) {
     return ['path', 'sha256', 'kind', 'content'].every(key => recorded[key] === item?.[key]);
 }
 async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
@@ -30966,11 +30966,11 @@ function withHostPath(step, pluginsDirname) {
         return step;
     return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` };
 }
-function binding_shelfOf(step) {
+function shelfOfStep(step) {
     return step.action === 'install_plugin' ? 'plugins' : 'extensions';
 }
 function isPartOf(part, step) {
-    return part.shelf === binding_shelfOf(step) && part.id === installedId(step);
+    return part.shelf === shelfOfStep(step) && part.id === installedId(step);
 }
 /**
  * Refuses a plan with a source that the manifest does not repeat: the archive may contain only a stub of that part.
@@ -31001,8 +31001,8 @@ function unknownPartProblems(installSteps, manifest) {
     return installSteps.flatMap(step => {
         if (manifest.parts.some(part => isPartOf(part, step)))
             return [];
-        const ids = manifest.parts.filter(({ shelf }) => shelf === binding_shelfOf(step)).map(({ id }) => id);
-        const message = `the manifest has no "${installedId(step)}" among its ${binding_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
+        const ids = manifest.parts.filter(({ shelf }) => shelf === shelfOfStep(step)).map(({ id }) => id);
+        const message = `the manifest has no "${installedId(step)}" among its ${shelfOfStep(step)}${didYouMean(installedId(step), ids)}`;
         return [stepProblem(step, message)];
     });
 }
@@ -31342,10 +31342,10 @@ function findPart(parts, name) {
 /** Starts to measure the time of one step. The returned function builds the entry of that step. */
 function startEntry(step) {
     const started = monotonicMs();
-    return end => context_entryOf(step, end, monotonicMs() - started);
+    return end => entryOf(step, end, monotonicMs() - started);
 }
 /** Builds the entry of a step that has taken this many milliseconds. */
-function context_entryOf({ id, action }, end, milliseconds) {
+function entryOf({ id, action }, end, milliseconds) {
     const duration_ms = Math.round(milliseconds);
     if (typeof end === 'string')
         return { id, action, status: end, duration_ms, error: null };
@@ -31367,7 +31367,7 @@ function resultOf({ did, checked }) {
  * each of them removes a part, installs a part that is staged or already in its place, or does nothing. As a result, no
  * slow work comes between the switches of one run.
  */
-function divideIntoRuns(context) {
+function divideIntoGroups(context) {
     const { removals, steps } = context.order;
     const runs = [];
     let isOpen = false;
@@ -31379,9 +31379,9 @@ function divideIntoRuns(context) {
             runs.push([step]);
         isOpen = isQuick;
     }
-    return runs.map(run => runOf(context, run));
+    return runs.map(run => groupOf(context, run));
 }
-function runOf(context, steps) {
+function groupOf(context, steps) {
     const removed = new Map();
     const staged = new Map();
     for (const step of steps) {
@@ -31448,9 +31448,9 @@ async function writeEnv(context, part, from) {
     const isThere = pathExistsSync(settingsPath(context.deployment.layout, part));
     const text = isThere ? readExisting(context.deployment, part) : await seed(context, part, from);
     const isInjected = await seedInjectedEnv(context, part, text);
-    return settings_resultOf(part, { isThere, isInjected });
+    return settingsResult(part, { isThere, isInjected });
 }
-function settings_resultOf(part, { isThere, isInjected }) {
+function settingsResult(part, { isThere, isInjected }) {
     const own = `${part.id}.env`;
     const injected = `${placePath(part)}/${INJECTED}`;
     if (isThere && !isInjected)
@@ -31461,7 +31461,7 @@ function settings_resultOf(part, { isThere, isInjected }) {
 }
 function readExisting({ layout, tools, request }, part) {
     const path = settingsPath(layout, part);
-    const text = settings_readSettings(path);
+    const text = readSettings(path);
     verifySettings({ path, text }, part.environment.required);
     const unused = request.settings.size > 0 ? ', so the settings given as input are not used' : '';
     tools.log.info(`${path} already exists and is left unchanged${unused}.`);
@@ -31535,10 +31535,10 @@ function injectedEnvPath(layout, part) {
  * tree has such a file yet, and the step may create it.
  */
 function willLackInjectedEnv({ layout, keepPaths }, part) {
-    const tree = settings_treeOf(layout, part);
+    const tree = treePathOf(layout, part);
     const sources = [tree, installPath(layout, part), part.leftBehind];
     const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, INJECTED)));
-    return !isThere && isSeedable(keepPaths, part) && !settings_isSigned(tree);
+    return !isThere && isSeedable(keepPaths, part) && !hasSignature(tree);
 }
 /**
  * Creates, with this text, the settings file that the host framework injects into an installed plugin. Does nothing if
@@ -31555,7 +31555,7 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
     if (!injectsEnv)
         return false;
     if (pathExistsSync(target)) {
-        const injected = settings_readSettings(target);
+        const injected = readSettings(target);
         verifySettings({ path: target, text: injected }, required);
         const differing = differingSettings(text, injected);
         if (differing.length > 0)
@@ -31563,7 +31563,7 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
         return false;
     }
     const canSeed = isSeedable(keepPaths, part);
-    if (!canSeed || settings_isSigned(installPath(layout, part))) {
+    if (!canSeed || hasSignature(installPath(layout, part))) {
         const why = canSeed
             ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
             : `keep-paths does not name ${INJECTED}, so the next version would lose the file: add ${INJECTED} to keep-paths`;
@@ -31583,12 +31583,12 @@ function isSeedable(keepPaths, { environment }) {
     return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
 }
 /** Returns the path of a part's new tree before the steps run. */
-function settings_treeOf(layout, part) {
+function treePathOf(layout, part) {
     if (part.intact !== undefined)
         return installPath(layout, part);
     return part.retained === undefined ? part.staged : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
 }
-function settings_isSigned(path) {
+function hasSignature(path) {
     if (!pathExistsSync((0,external_node_path_namespaceObject.join)(path, 'plugin.sig')))
         return false;
     try {
@@ -31605,7 +31605,7 @@ const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTE
  * Reads the host's own settings; their path may be a link to another file of the operator. Throws DeploymentError
  * `step_failed` if the file is not a regular file, is too large, or cannot be read.
  */
-function settings_readSettings(path) {
+function readSettings(path) {
     try {
         const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
         if (text !== undefined)
@@ -31643,7 +31643,7 @@ function findIdleSteps(deployment, order) {
     const { request } = deployment;
     if (request.redeploy)
         return new Set();
-    const changed = order.parts.filter(part => idle_isChanging(deployment, order, part));
+    const changed = order.parts.filter(part => isPartChanging(deployment, order, part));
     const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)]);
     const isAnyChanging = changed.length > 0 || order.removals.length > 0;
     const known = new Set(order.parts.map(({ id }) => id));
@@ -31686,7 +31686,7 @@ function placeOfChange(step) {
  * True if a part is not intact, or if a settings file of the part is missing. Creating that file counts as a change,
  * even for earlier steps.
  */
-function idle_isChanging(deployment, order, part) {
+function isPartChanging(deployment, order, part) {
     return part.intact === undefined || missingSettings(deployment, order, part).length > 0;
 }
 /**
@@ -31754,7 +31754,7 @@ function noticeUnset({ deployment, order }) {
             continue;
         const { required } = part.environment;
         const path = settingsPath(deployment.layout, part);
-        const text = required.length === 0 ? undefined : idle_readSettings(path);
+        const text = required.length === 0 ? undefined : tryToReadSettings(path);
         const unset = text === undefined ? [] : unsetSettings(text, required);
         if (unset.length === 0)
             continue;
@@ -31774,7 +31774,7 @@ function warnOfMissingEnv({ deployment, order }) {
     }
 }
 /** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
-function idle_readSettings(path) {
+function tryToReadSettings(path) {
     try {
         return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
     }
@@ -31818,7 +31818,7 @@ async function takeSnapshot(context, part) {
     const replaced = await moveKeptAway(context, part, snapshot);
     await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
     await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) }]);
-    const recorded = record_identityOf(retained);
+    const recorded = identityOf(retained);
     const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
     const difference = await compareRecorded(layout, tree, { signal: tools.signal });
     const isChanged = difference === undefined || isModified(difference);
@@ -32186,11 +32186,11 @@ async function planReplacement(context, prepared) {
             results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
             if (snapshot !== undefined)
                 await announceModified(deployment, part, snapshot);
-            return await switch_describe(context, prepared, modified);
+            return await describeSwitch(context, prepared, modified);
         },
     };
 }
-async function switch_describe(context, prepared, modified) {
+async function describeSwitch(context, prepared, modified) {
     const { layout, tools } = context.deployment;
     const { part, recorded, change } = prepared;
     const path = installPath(layout, part);
@@ -32500,7 +32500,7 @@ function buildRow(context, part) {
     const isRetained = order.snapshot || mustStay;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
     const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
-    const { service_pending: _, ...row } = isUnchanged ? installed : versionOf(context, part);
+    const { service_pending: _, ...row } = isUnchanged ? installed : rowVersion(context, part);
     // The steps of this run may have restarted the service.
     const isPending = findInstalled(readInstalled(context.deployment.layout), part)?.service_pending === true;
     const pending = isPending ? { service_pending: true } : {};
@@ -32538,7 +32538,7 @@ function buildRemovedRow(context, part) {
  * Builds the version in a part's row. A version that returns keeps its recorded facts, such as the time of its
  * installation.
  */
-function versionOf(context, part) {
+function rowVersion(context, part) {
     const { contract, slug } = context.order.origin;
     const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
     return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) };
@@ -32566,7 +32566,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
         version,
         project_version: installed?.project_version ?? null,
         artifact_sha256: installed?.artifact_sha256 ?? null,
-        ...record_identityOf(modified ?? installed ?? { tree_digest: null }),
+        ...identityOf(modified ?? installed ?? { tree_digest: null }),
         installed_at: installed?.installed_at ?? null,
         deployment_id: installed?.deployment_id ?? null,
         run_url: installed?.run_url ?? null,
@@ -32654,7 +32654,7 @@ async function runLocked(session, checked, { deployment, flow }) {
         await flow.end('succeeded');
     }
     catch (error) {
-        ending = await undo(deployment, session, causeOf(deployment, error));
+        ending = await rollBackRun(deployment, session, causeOf(deployment, error));
         if (deployment.state !== 'pending')
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
@@ -32717,7 +32717,7 @@ async function cleanUp({ tools }, session, installation) {
     }
 }
 /** Rolls back the steps' changes. */
-async function undo(deployment, { transaction, stagingFolder }, cause) {
+async function rollBackRun(deployment, { transaction, stagingFolder }, cause) {
     const { layout, tools, keepPaths, record } = deployment;
     if (deployment.state !== 'pending')
         tools.log.did('failed');
@@ -33069,7 +33069,7 @@ class HostLock {
     /**
      * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
      * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
-     * `release`. Throws as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do. In that case, the lock may
+     * `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the lock may
      * be held.
      */
     async take() {
@@ -33078,7 +33078,7 @@ class HostLock {
         // The wait for the lock may have been long.
         requireSafeHost(host);
         tools.observer.onBegun(this.#deployment.noteRunning());
-        await recover(host);
+        await recoverDeadRun(host);
         const { sender } = host;
         if (sender !== undefined)
             await sendOutbox({ ...host, sender, signal: tools.signal });
@@ -33242,7 +33242,7 @@ async function refuse(subject, request, { error, tools }) {
 function hostFor({ projectRoot, allowSharedRoot = false, hostConfig, keepReports, sender }, tools) {
     return projectRoot === undefined
         ? undefined
-        : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, keepReports, sender });
+        : hostContextOf(tools, { projectRoot, allowSharedRoot, hostConfig, keepReports, sender });
 }
 function factsOf(subject, request, { deploymentId, now, runner }) {
     return {
@@ -33310,11 +33310,11 @@ function compareDotted(a, b) {
     return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
 }
 function compareSemantic(a, b) {
-    const [first, second] = [parse_default()(completed(a)), parse_default()(completed(b))];
+    const [first, second] = [parse_default()(withThreeNumbers(a)), parse_default()(withThreeNumbers(b))];
     return first === null || second === null ? undefined : compare_default()(first, second);
 }
 /** A short form such as `1.4` counts as `1.4.0`. */
-function completed(version) {
+function withThreeNumbers(version) {
     return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
 }
 /** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
@@ -33591,7 +33591,7 @@ async function runHostCommand({ tools, record }, request) {
         return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
     }
     const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `${request.name} of the host config failed: ${program} ${supervise_describeEnd(end)} (timeout ${timeoutSeconds} s).`);
+    throw new DeploymentError(code, `${request.name} of the host config failed: ${program} ${describeChildEnd(end)} (timeout ${timeoutSeconds} s).`);
 }
 function factVariables(facts) {
     return {
@@ -33668,7 +33668,7 @@ function createMarketplaceClient(wire, subject) {
             if (status === 200)
                 return { version: parseLatestVersion(answer, subject, base) };
             if (status < 400 || isTransientStatus(status))
-                throw hub_refusal(answer, subject, { name: 'the version', base, isSigned: false });
+                throw marketplaceRefusal(answer, subject, { name: 'the version', base, isSigned: false });
             return { status };
         },
         async fetchArtifact(request) {
@@ -33683,7 +33683,7 @@ function createMarketplaceClient(wire, subject) {
             });
             const { version } = request;
             if (!answer.ok)
-                throw hub_refusal(answer, subject, { name: hub_nameOf(version), base, isSigned: true, version });
+                throw marketplaceRefusal(answer, subject, { name: versionInWords(version), base, isSigned: true, version });
             return {
                 artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
                 hmac: answer.hmacSha256,
@@ -33720,7 +33720,7 @@ function parseLatestVersion({ body, foreign }, { kind, slug }, base) {
     }
     return latest;
 }
-function hub_nameOf(version) {
+function versionInWords(version) {
     return version === 'latest' ? 'the latest version' : `version ${version}`;
 }
 function parseHeaderVersion(header) {
@@ -33746,7 +33746,7 @@ function parseErrorText(body) {
  * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`. The last is a TransientError if another
  * attempt may get another answer.
  */
-function hub_refusal(answer, subject, wanted) {
+function marketplaceRefusal(answer, subject, wanted) {
     const { status } = answer;
     const { kind, slug, inputs = OWN_INPUTS } = subject;
     const asked = `${wanted.name} of ${kind} ${slug} from ${shownBase(wanted.base)}`;
@@ -33812,12 +33812,12 @@ const OWN_INPUTS = {
 };
 const MAX_ERROR_MESSAGE_CHARS = 2000;
 /** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
-function createReportSender(client, subject) {
+function createMarketplaceSender(client, subject) {
     return {
         address: reportAddress(subject),
         async send(report, limits) {
             try {
-                const answer = await client.sendReport(buildReportBody(report, subject), limits);
+                const answer = await client.sendReport(buildMarketplaceReportBody(report, subject), limits);
                 const { status, attempts } = answer;
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
@@ -33830,7 +33830,7 @@ function createReportSender(client, subject) {
         },
     };
 }
-function buildReportBody(report, { kind, slug }) {
+function buildMarketplaceReportBody(report, { kind, slug }) {
     return {
         kind,
         slug,
@@ -33871,7 +33871,7 @@ const MARKETPLACE = {
         if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
             return undefined;
         const access = { bases, slug, kind, apiKey };
-        return createReportSender(createMarketplaceClient(wires.reportWire, access), access);
+        return createMarketplaceSender(createMarketplaceClient(wires.reportWire, access), access);
     },
     isRehearsal({ dryRun, checkOnly }) {
         if (dryRun || checkOnly)
@@ -33927,11 +33927,11 @@ const SPARE_CHECK_SECONDS = 30;
  * steps from `text`.
  */
 function buildDefaultPlan(artifact, hostConfig) {
-    const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
-    return { text, reason: default_plan_reasonOf(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) };
+    const text = [...planHead(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
+    return { text, reason: whyDefaultPlan(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) };
 }
 /** Quotes the slug, which may look like a number to YAML. */
-function default_plan_headOf({ slug }) {
+function planHead({ slug }) {
     return ['format_version: "1"', `project_id: "${slug}"`, 'version: 1.0.0', 'steps:'];
 }
 function stepsOf({ kind, slug }, hostConfig) {
@@ -33963,7 +33963,7 @@ function knownOf(id, hostConfig) {
 function hasProjectUnit(hostConfig) {
     return hostConfig?.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined;
 }
-function default_plan_reasonOf({ kind, slug }, hostConfig) {
+function whyDefaultPlan({ kind, slug }, hostConfig) {
     const start = `install-plan names no file, so this is the default plan: it installs the ${kind} under its slug`;
     if (hostConfig === undefined)
         return `${start}, and does nothing else, because host-config names no file.`;
@@ -35252,12 +35252,12 @@ function truncated() {
     return new ArchiveError('invalid_archive', 'The file of the artifact became shorter while it was read, so the artifact was refused: find out which process on this host shortens the file, and run again.');
 }
 /** The size of the largest view, in bytes. */
-const pieces_WINDOW_BYTES = 1024 * 1024;
+const WINDOW_BYTES = 1024 * 1024;
 /** Shows parts of a file through one reused buffer, regardless of the descriptor's own position. */
 class ReadWindow {
     fileSize;
     #fd;
-    #buffer = Buffer.allocUnsafeSlow(pieces_WINDOW_BYTES);
+    #buffer = Buffer.allocUnsafeSlow(WINDOW_BYTES);
     #start = 0;
     #end = 0;
     constructor(file) {
@@ -35282,7 +35282,7 @@ class ReadWindow {
         readExactly(this.#fd, buffer, position);
     }
     #fill(position, most) {
-        const wanted = Math.min(most, pieces_WINDOW_BYTES, this.fileSize - position);
+        const wanted = Math.min(most, WINDOW_BYTES, this.fileSize - position);
         this.read(position, this.#buffer.subarray(0, wanted));
         this.#start = position;
         this.#end = position + wanted;
@@ -35536,7 +35536,7 @@ function parseMethod(method, name) {
 function readHeader(window, at, end) {
     if (at + HEADER_BYTES > end)
         throw invalidArchive('its directory is cut short');
-    const start = window.look(at, Math.min(MOST_HEADER_BYTES, end - at), pieces_WINDOW_BYTES);
+    const start = window.look(at, Math.min(MOST_HEADER_BYTES, end - at), WINDOW_BYTES);
     if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
         throw invalidArchive('its directory contains bytes that are not a header');
     const extraAt = HEADER_BYTES + start.readUInt16LE(28);
@@ -35544,7 +35544,7 @@ function readHeader(window, at, end) {
     const length = commentAt + start.readUInt16LE(32);
     if (at + length > end)
         throw invalidArchive('its directory is cut short');
-    const bytes = length <= start.length ? start : window.look(at, length, pieces_WINDOW_BYTES);
+    const bytes = length <= start.length ? start : window.look(at, length, WINDOW_BYTES);
     return { bytes, extraAt, commentAt, length };
 }
 function parseEntry({ bytes, extraAt, commentAt }) {
@@ -35894,7 +35894,6 @@ class ZipEntries {
 const zip_local_HEADER_SIGNATURE = 0x04034b50;
 const zip_local_HEADER_BYTES = 30;
 const HAS_DATA_DESCRIPTOR = 0x0008;
-const zip_local_SATURATED_32 = 0xffffffff;
 /**
  * Enough for a header and, among small files, the next few. Another read costs more than reading the bytes between
  * headers.
@@ -35968,7 +35967,7 @@ function verifyLocalHeader(header, entry) {
     verifyFlags(header.flags, entry.name);
     if (parseMethod(header.fixed.readUInt16LE(8), entry.name) !== entry.method)
         throw contradiction(entry, 'method');
-    if (!isNamed(header.rawName, entry.name))
+    if (!hasName(header.rawName, entry.name))
         throw contradiction(entry, 'name');
     header.fields.verifyUnicodePath(header.rawName);
     if (!(0,external_node_buffer_namespaceObject.isAscii)(header.rawName) && !isUtf8Name(header.flags) && !header.fields.hasUnicodePath)
@@ -35987,7 +35986,7 @@ function zip_local_readHeader(window, { name, headerOffset }) {
     const fields = new ZipExtraFields(fixed, { start: extraAt, end: bytes, rawName });
     return { fixed, flags: fixed.readUInt16LE(6), rawName, fields, bytes };
 }
-function isNamed(rawName, name) {
+function hasName(rawName, name) {
     return (0,external_node_buffer_namespaceObject.isAscii)(rawName) ? rawName.toString('latin1') === name : rawName.equals(Buffer.from(name));
 }
 /** True if only the signature of a data descriptor shows a reader of a stream where the data ends. */
@@ -35996,7 +35995,7 @@ function isEndless(header, { method }) {
 }
 /** True for a value that a writer may not have known yet; in that case, the data descriptor contains the true value. */
 function isLeftOpen(value) {
-    return value === 0 || value === zip_local_SATURATED_32;
+    return value === 0 || value === SATURATED_32;
 }
 function localSizes(header) {
     const { fixed, fields } = header;
@@ -36047,8 +36046,8 @@ function readLongSizes(fields) {
 function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
     const dataEnd = dataOffset + packedSize;
     const end = dataEnd + zip_local_SIGNATURE_BYTES;
-    for (let at = dataOffset; at + zip_local_SIGNATURE_BYTES <= end; at += pieces_WINDOW_BYTES - zip_local_SIGNATURE_BYTES + 1) {
-        const found = window.look(at, Math.min(pieces_WINDOW_BYTES, end - at)).indexOf(SIGNATURE_TEXT, 0, 'latin1');
+    for (let at = dataOffset; at + zip_local_SIGNATURE_BYTES <= end; at += WINDOW_BYTES - zip_local_SIGNATURE_BYTES + 1) {
+        const found = window.look(at, Math.min(WINDOW_BYTES, end - at)).indexOf(SIGNATURE_TEXT, 0, 'latin1');
         if (found !== -1 && at + found === dataEnd)
             return;
         if (found !== -1)
@@ -36140,14 +36139,14 @@ const PIECE_BYTES = 256 * 1024;
 const SPARE_BYTES = 64;
 /** True if an entry is small enough, packed and unpacked, to be read at once through a window. */
 function isSmall({ size, packedSize }) {
-    return size <= pieces_WINDOW_BYTES && packedSize <= pieces_WINDOW_BYTES;
+    return size <= WINDOW_BYTES && packedSize <= WINDOW_BYTES;
 }
 /**
  * Returns all bytes of a small entry. They may be a view of the window, so use them before the next view. Vouches that
  * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 function readSmallEntry(window, entry) {
-    const packed = window.look(entry.dataOffset, entry.packedSize, pieces_WINDOW_BYTES);
+    const packed = window.look(entry.dataOffset, entry.packedSize, WINDOW_BYTES);
     const bytes = entry.method === 'stored' ? packed : inflateSmall(packed, entry);
     verifyOutcome(entry, bytes.length, (0,external_node_zlib_namespaceObject.crc32)(bytes));
     return bytes;
@@ -36357,7 +36356,7 @@ class BatchInflater {
         let at = 0;
         for (const { dataOffset, packedSize, crc, size } of entries) {
             at += MEMBER_HEADER.copy(members, at);
-            at += this.zip.window.look(dataOffset, packedSize, pieces_WINDOW_BYTES).copy(members, at);
+            at += this.zip.window.look(dataOffset, packedSize, WINDOW_BYTES).copy(members, at);
             at = members.writeInt32LE(crc, at);
             at = members.writeUInt32LE(size, at);
         }
@@ -36563,7 +36562,7 @@ function realPath(layout, { directory, id }) {
  * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, or ConfigError
  * `missing_input`.
  */
-async function findTarget(deployment, plan) {
+async function findArtifactTarget(deployment, plan) {
     const { layout, request, record, tools } = deployment;
     refuseSecondCopy(deployment, plan);
     warnOfSecondCopy(deployment, plan);
@@ -36604,7 +36603,7 @@ async function verifyArtifact(deployment, found) {
  * with it, or whose bytes this host has replaced. The operator can accept each of these. Throws ArtifactError
  * `version_reused` or DeploymentError `downgrade_refused`.
  */
-function acceptVersion(deployment, fetched) {
+function acceptArtifact(deployment, fetched) {
     const claimed = claimedVersion(fetched);
     if (claimed !== undefined)
         refuseVersion(deployment, fetched, claimed);
@@ -36659,7 +36658,7 @@ function isInstalledVersion({ previous: { installed } }, version) {
  * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to install,
  * with the steps in order. Throws PlanError `invalid_plan`. Also throws as `signForHost` does.
  */
-async function orderInstallation(deployment, extracted) {
+async function orderArtifact(deployment, extracted) {
     const { plan } = extracted.target;
     announceDefaultPlan(plan, deployment.tools.log);
     const part = await buildPart(deployment, extracted);
@@ -36977,26 +36976,26 @@ async function requireInstalled(deployment, place) {
         installed !== undefined &&
         isFrom(installed, originOf(deployment));
     if (!isAsked)
-        throw notInstalled(request, `${placePath(place)} is ${check_describe(installed)}`);
+        throw notIntact(request, `${placePath(place)} is ${describeInstalled(installed)}`);
     return installed;
 }
 async function requireIntact({ drift, request }, place, row) {
     // For a version that was restored from a modified tree, the record has the modified files, not those of the artifact.
     if (row.modified)
-        throw notInstalled(request, `files of ${placePath(place)} were changed before they were restored`);
+        throw notIntact(request, `files of ${placePath(place)} were changed before they were restored`);
     const found = await drift.of(place);
     if (found === undefined)
-        throw notInstalled(request, `the files of ${placePath(place)} could not be compared`);
+        throw notIntact(request, `the files of ${placePath(place)} could not be compared`);
     if (!isOnlyAdded(found))
-        throw notInstalled(request, `files of ${placePath(place)} are missing or changed`);
+        throw notIntact(request, `files of ${placePath(place)} are missing or changed`);
 }
-function check_describe(installed) {
+function describeInstalled(installed) {
     if (installed === undefined)
         return 'not installed';
     const { slug, version, artifact_sha256: sha256 } = installed;
     return `${slug} ${version ?? 'of an unknown version'} (sha256 ${sha256 ?? 'unknown'})`;
 }
-function notInstalled({ version, artifactSha256 }, finding) {
+function notIntact({ version, artifactSha256 }, finding) {
     return new DeploymentError('not_installed', `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: the check changed nothing. Find out why; to install the version, deploy it without check-only.`);
 }
 function isHealthcheck(step) {
@@ -37023,7 +37022,7 @@ async function runSteps(context, beforeStep) {
     const { record, tools } = deployment;
     record.noteIdle(idle);
     transaction.noteHealthchecks(restoredChecks(order));
-    const runs = divideIntoRuns(context);
+    const runs = divideIntoGroups(context);
     const ledger = new StepLedger(record, runs.flatMap(({ steps }) => steps));
     try {
         tools.signal.throwIfAborted();
@@ -37048,10 +37047,10 @@ async function runSteps(context, beforeStep) {
     }
     catch (error) {
         await ledger.fail(error);
-        run_steps_announce(context);
+        announceIdle(context);
         throw error;
     }
-    run_steps_announce(context);
+    announceIdle(context);
     warnOfMissingEnv(context);
 }
 /**
@@ -37080,7 +37079,7 @@ function isDone(end) {
     return typeof end === 'object' && 'did' in end && end.status === 'done';
 }
 /** Logs which steps were skipped, and which files differ from what was installed, in one line each. */
-function run_steps_announce({ deployment, idle }) {
+function announceIdle({ deployment, idle }) {
     announceSkipped(deployment, idle);
     warnOfDrift(deployment);
 }
@@ -37129,7 +37128,7 @@ class StepLedger {
     /** Records how the next step has ended. */
     async end(step, end) {
         this.#left.shift();
-        const entry = context_entryOf(step, end, this.#timeOf(step));
+        const entry = entryOf(step, end, this.#timeOf(step));
         this.#since = this.#now();
         await this.#record.addStep(entry);
     }
@@ -37138,7 +37137,7 @@ class StepLedger {
         const failed = error instanceof Error ? error.message : String(error);
         for (const step of this.#left) {
             const isFailed = step === this.#reached;
-            await this.#record.addStep(isFailed ? context_entryOf(step, { failed }, this.#timeOf(step)) : notRun(step));
+            await this.#record.addStep(isFailed ? entryOf(step, { failed }, this.#timeOf(step)) : notRun(step));
         }
     }
     #timeOf(step) {
@@ -37173,7 +37172,7 @@ const DEPLOY = {
  * report, best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing.
  * Never throws for a failed deployment: the result contains the error.
  */
-async function deploy(request, tools) {
+async function deployArtifact(request, tools) {
     return await runContract(DEPLOY, request, tools);
 }
 /** The phases of a deployment under the marketplace contract. Each phase returns the value that the next one needs. */
@@ -37193,10 +37192,10 @@ class MarketplaceFlow {
     async prepare(plan, folder) {
         const deployment = this.#deployment;
         const { tools } = deployment;
-        const target = await findTarget(deployment, plan);
+        const target = await findArtifactTarget(deployment, plan);
         const extracted = await this.#fetch(target, folder);
         await deployment.enter('loading_plan');
-        const order = await orderInstallation(deployment, extracted);
+        const order = await orderArtifact(deployment, extracted);
         await recordDriftOfKept(deployment, order.parts);
         tools.log.did(countInWords(order.steps.length, 'step'));
         await deployment.enter('resolving_sequence');
@@ -37212,7 +37211,7 @@ class MarketplaceFlow {
             const served = await fetchArtifact(deployment, file.fd);
             await deployment.enter('verifying_signature');
             const verified = await verifyArtifact(deployment, served);
-            const accepted = acceptVersion(deployment, { ...verified, target });
+            const accepted = acceptArtifact(deployment, { ...verified, target });
             await deployment.enter('extracting');
             return await extractArtifact(deployment, accepted, folder);
         }
@@ -38174,7 +38173,7 @@ function basicCredentials(token) {
 /** Adds a line's token. Returns the problem with the line, if any. Does not quote the line, which may be a token. */
 function source_addLine(tokens, line, number) {
     const equals = line.indexOf('=');
-    const [host, token] = [source_hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
+    const [host, token] = [parseTokenHost(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
     if (host === undefined)
         return `must consist of lines host=token or host:port=token, but line ${number} has another form`;
     if (tokens.has(host))
@@ -38184,7 +38183,7 @@ function source_addLine(tokens, line, number) {
     tokens.set(host, token);
     return undefined;
 }
-function source_hostOf(text) {
+function parseTokenHost(text) {
     if (!/^(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/.test(text))
         return undefined;
     return URL.parse(`https://${text}/`)?.host;
@@ -38835,7 +38834,7 @@ function textsIn(value) {
 
 
 /** Describes the ending of a deployment or rollback, for the log's last line and the summary's first. */
-function describeEnding(run) {
+function buildHeadline(run) {
     const { report } = run;
     switch (report.outcome) {
         case 'success':
@@ -38855,7 +38854,7 @@ function describeUncertain(report) {
     const verb = (error && VERBS[error.code]) ?? 'was refused';
     if (isUncertainBefore(report))
         return `${subjectOf(report)} ${verb} on ${host}, whose state is uncertain: repair the host`;
-    return `${host} may have neither the old nor the new version of ${outcome_nameOf(report)} intact: repair the host`;
+    return `${host} may have neither the old nor the new version of ${subjectName(report)} intact: repair the host`;
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;
@@ -38911,38 +38910,38 @@ function installedNow({ running_version: version, error }) {
 function wanted(report) {
     const { version, requested_version: asked } = report;
     if (version === null && asked === 'latest')
-        return `${outcome_nameOf(report)} (latest)`;
-    return `${outcome_nameOf(report)} ${version ?? asked ?? ''}`.trim();
+        return `${subjectName(report)} (latest)`;
+    return `${subjectName(report)} ${version ?? asked ?? ''}`.trim();
 }
 /** Describes a run that succeeded. The step fails anyway if the hub refused the report. */
 function describeSuccess(run) {
     const { report, error } = run;
-    const ending = report.changed ? outcome_describeChange(report) : describeUnchanged(run);
+    const ending = report.changed ? describeVersionChange(report) : describeUnchanged(run);
     if (error === undefined)
         return ending;
     return { mark: '\u26a0\ufe0f', sentence: `${ending.sentence}; the workflow step failed anyway (${error.code})` };
 }
-function outcome_describeChange(report) {
+function describeVersionChange(report) {
     const { previous_version: before, host_id: host, rollback_of: replaced } = report;
     const after = report.version ?? report.requested_version ?? 'unknown';
     const on = `on ${host}`;
     if (replaced !== undefined && before !== null && before !== after)
-        return { mark: '\u23ea', sentence: `${outcome_nameOf(report)} ${before} \u2192 ${after} ${on}, restored from a snapshot` };
+        return { mark: '\u23ea', sentence: `${subjectName(report)} ${before} \u2192 ${after} ${on}, restored from a snapshot` };
     if (report.unrecorded)
         return {
             mark: '\u2705',
-            sentence: `First install of ${outcome_nameOf(report)} ${after} ${on}; it replaced files that this action had not installed`,
+            sentence: `First install of ${subjectName(report)} ${after} ${on}; it replaced files that this action had not installed`,
         };
     if (before === null)
-        return { mark: '\u2705', sentence: `First install of ${outcome_nameOf(report)} ${after} ${on}` };
+        return { mark: '\u2705', sentence: `First install of ${subjectName(report)} ${after} ${on}` };
     if (before !== after)
-        return { mark: '\u2705', sentence: `${outcome_nameOf(report)} ${before} \u2192 ${after} ${on}` };
+        return { mark: '\u2705', sentence: `${subjectName(report)} ${before} \u2192 ${after} ${on}` };
     return { mark: '\u2705', sentence: describeSame(report, after) };
 }
 /** Describes a run that changed a host on which the version was already installed. */
 function describeSame(report, version) {
     const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report;
-    const there = `${outcome_nameOf(report)} ${version}`;
+    const there = `${subjectName(report)} ${version}`;
     if (!hasMovedParts(report)) {
         const hasWritten = steps.some(({ action, status }) => action === 'write_env' && status === 'done');
         return `${there} was already on ${host}${hasWritten ? '; its settings were written' : ', and was changed'}`;
@@ -38950,7 +38949,7 @@ function describeSame(report, version) {
     if (drift.some(isOfReplaced))
         return `${there} was repaired on ${host}`;
     if (hasOtherParts(report))
-        return `${outcome_nameOf(report)} ${describeParts(version, report)} on ${host}`;
+        return `${subjectName(report)} ${describeParts(version, report)} on ${host}`;
     const isOther = now !== null && before !== undefined && now !== before;
     const other = isOther ? ` with different bytes (sha256 ${shortDigest(before)} \u2192 ${shortDigest(now)})` : '';
     return `${there} was already on ${host}, and was installed again${other}`;
@@ -38964,7 +38963,7 @@ function isOfReplaced({ snapshot, ...entry }) {
 function describeUnchanged({ report, plannedSteps, dryRun }) {
     const { host_id: host, previous_version: before, state } = report;
     const after = report.version ?? report.requested_version ?? 'unknown';
-    const there = `${outcome_nameOf(report)} ${after}`;
+    const there = `${subjectName(report)} ${after}`;
     if (isCheck(report))
         return describeCheck(report, `${there} on ${host}`);
     if (state !== 'succeeded') {
@@ -38972,12 +38971,14 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
             ? `first install of ${there}`
             : before === after
                 ? there
-                : `${outcome_nameOf(report)} ${before} \u2192 ${after}`;
+                : `${subjectName(report)} ${before} \u2192 ${after}`;
         return { mark: '\ud83d\udd0e', sentence: `Dry run: ${move} on ${host} would ${dryRun?.inWords() ?? 'change nothing'}` };
     }
     // A new version of a project may consist of the parts that are installed.
     const isNewVersion = before !== null && before !== after;
-    const present = isNewVersion ? `${outcome_nameOf(report)} ${before} \u2192 ${after} on ${host}` : `${there} is already on ${host}`;
+    const present = isNewVersion
+        ? `${subjectName(report)} ${before} \u2192 ${after} on ${host}`
+        : `${there} is already on ${host}`;
     const { drift = [] } = report;
     const acted = actingSteps(report);
     const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []));
@@ -39056,7 +39057,7 @@ function provisionSteps({ steps }) {
     return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status));
 }
 /** The name of the deployed plugin, service or project in a sentence. */
-function outcome_nameOf({ slug, id }) {
+function subjectName({ slug, id }) {
     return slug ?? id ?? 'This deployment';
 }
 /** True if a run ended without a change of its own, on a host that an earlier run has left in an uncertain state. */
@@ -39296,7 +39297,7 @@ const MAX_HOLDER_CHARS = 400;
  */
 function buildDeploySummary(summary) {
     const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary;
-    const { mark, sentence } = describeEnding(summary);
+    const { mark, sentence } = buildHeadline(summary);
     const blocks = [
         `### ${mark} ${cell(sentence)}`,
         ...alarm(report),
@@ -39328,9 +39329,9 @@ function inOneLine({ report }) {
         ? `${hasMovedParts(report) ? 'Installed' : 'Done'}${isHealthy ? ' and healthy' : ''} after`
         : 'Took';
     const calm = !changed && actingSteps(report).length === 0 ? ' Nothing was restarted.' : '';
-    return `${done} ${took}.${isHealthy ? '' : inWords(checked, changed)}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`;
+    return `${done} ${took}.${isHealthy ? '' : checkedInWords(checked, changed)}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`;
 }
-function inWords(checked, changed) {
+function checkedInWords(checked, changed) {
     switch (checked.extent) {
         case 'none':
             return changed ? ' No health check ran.' : '';
@@ -39473,7 +39474,6 @@ function stepsLine(steps) {
     return [`Steps: ${listFirst(names, MAX_STEPS, ' \u2192 ')}`];
 }
 const deploy_MAX_CELL_CHARS = 200;
-const deploy_MAX_ID_CHARS = 130;
 /** The result and the duration of each step, as one table. A step that failed the run is always listed. */
 function stepsTable({ steps, error, outcome }) {
     if (steps.length === 0)
@@ -39481,8 +39481,8 @@ function stepsTable({ steps, error, outcome }) {
     const isListed = (step, index) => index < MAX_ROWS || step.status === 'failed';
     const listed = steps.filter(isListed).slice(0, MAX_ROWS + 1);
     const rows = listed.map(step => [
-        `${MARKS[step.status]} ${code(step.id, deploy_MAX_ID_CHARS)} ${cellOf(step.action, deploy_MAX_ID_CHARS)}`,
-        cellOf(deploy_resultOf(step, error), deploy_MAX_CELL_CHARS),
+        `${MARKS[step.status]} ${code(step.id, MAX_ID_CHARS)} ${cellOf(step.action, MAX_ID_CHARS)}`,
+        cellOf(resultCell(step, error), deploy_MAX_CELL_CHARS),
         step.status === 'not_run' || step.status === 'skipped'
             ? ''
             : durationInWords(step.duration_ms).replaceAll(' ', '&nbsp;'),
@@ -39500,7 +39500,7 @@ const MARKS = {
     not_run: '\u2013',
 };
 /** The summary gives the cause of a failed step above the table, but the cause of a warning only in the table. */
-function deploy_resultOf(step, error) {
+function resultCell(step, error) {
     switch (step.status) {
         case 'done':
             return step.did ?? (isMarkerAction(step.action) ? 'nothing to do' : 'done');
@@ -39731,7 +39731,7 @@ class Step {
             const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
             this.#annotator.annotateFailure(cause, result.report);
         }
-        log.info(`${describeEnding(result).sentence}.`);
+        log.info(`${buildHeadline(result).sentence}.`);
     }
     /** Adds the summary of a recovered deployment, if there was one. */
     finishRecovery(recovered) {
@@ -39896,6 +39896,350 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/core/archive/zstd-frames.js
+
+
+/** log2 of the largest window, in bytes, that a frame may declare; `zstd --long` and the highest levels use it. */
+const MAX_WINDOW_LOG = 27;
+const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
+/** The used part of a window takes memory: this limit is four times the memory that levels up to 19 need. */
+const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
+/** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
+const MAX_FRAMES = 10_000;
+const MAX_BLOCKS = 1_000_000;
+const MAGIC = 0xfd2fb528;
+const SKIPPABLE_MAGIC = 0x184d2a50;
+const SKIPPABLE_MASK = 0xfffffff0;
+const MAGIC_BYTES = 4;
+const SKIPPABLE_SIZE_BYTES = 4;
+const CHECKSUM_BYTES = 4;
+const BLOCK_HEADER_BYTES = 3;
+const zstd_frames_MAX_BLOCK_BYTES = 128 * 1024;
+const BLOCK_TYPE = { raw: 0, rle: 1, compressed: 2, reserved: 3 };
+const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
+/** The two-byte form of a content size stores the size minus this number. */
+const CONTENT_SIZE_OFFSET = 256;
+/**
+ * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
+ * at the end of a frame without reporting what follows. Omits skippable frames, which contain no data. Throws
+ * ArchiveError `invalid_archive` for anything but complete frames, for a stream without data, and for a frame that
+ * needs a dictionary. Throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
+ * 1,000,000 blocks.
+ */
+function parseZstdFrames(bytes) {
+    const stream = new FrameStream(bytes);
+    const frames = [];
+    for (let count = 1; !stream.isAtEnd(); count++) {
+        if (count > MAX_FRAMES)
+            throw zstd_frames_tooLarge(`consists of more than ${MAX_FRAMES} zstd frames`, IN_ONE_PIECE);
+        const frame = stream.next();
+        if (frame !== null)
+            frames.push(frame);
+    }
+    if (frames.length === 0)
+        throw invalidArchive('it contains no zstd data');
+    return frames;
+}
+/**
+ * Throws ArchiveError `archive_too_large` if a frame that unpacks to this many bytes uses more than 32 MiB of its
+ * window.
+ */
+function verifyWindowUse({ windowBytes }, unpackedBytes) {
+    if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES)
+        return;
+    throw zstd_frames_tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes} bytes`, WITH_LESS_MEMORY);
+}
+class FrameStream {
+    #bytes;
+    #at = 0;
+    #blocks = 0;
+    constructor(bytes) {
+        this.#bytes = bytes;
+    }
+    isAtEnd() {
+        return this.#at === this.#bytes.length;
+    }
+    /** Returns null for a skippable frame. */
+    next() {
+        const start = this.#at;
+        const magic = this.#readUInt(MAGIC_BYTES);
+        if ((magic & SKIPPABLE_MASK) >>> 0 === SKIPPABLE_MAGIC) {
+            this.#skip(this.#readUInt(SKIPPABLE_SIZE_BYTES));
+            return null;
+        }
+        if (magic !== MAGIC)
+            throw invalidArchive(strangerProblem(start));
+        const { contentBytes, windowBytes, hasChecksum } = this.#readHeader();
+        this.#skipBlocks();
+        if (hasChecksum)
+            this.#skip(CHECKSUM_BYTES);
+        return { start, end: this.#at, contentBytes, windowBytes };
+    }
+    #readHeader() {
+        const descriptor = this.#readUInt(1);
+        if ((descriptor & 0x08) !== 0)
+            throw invalidArchive('a zstd frame sets a reserved bit');
+        const isSingleSegment = (descriptor & 0x20) !== 0;
+        const declaredWindow = isSingleSegment ? null : windowSize(this.#readUInt(1));
+        this.#skipDictionaryId(descriptor & 3);
+        const contentBytes = this.#readContentSize(contentSizeBytes(descriptor >>> 6, isSingleSegment));
+        // A single segment always declares its content size, which is also its window.
+        const windowBytes = declaredWindow ?? contentBytes ?? 0;
+        verifyWindow(windowBytes);
+        return { contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 };
+    }
+    #skipDictionaryId(flag) {
+        const length = DICTIONARY_ID_BYTES[flag] ?? 0;
+        if (length > 0 && this.#readUInt(length) !== 0)
+            throw invalidArchive('its zstd data needs a dictionary');
+    }
+    #readContentSize(length) {
+        if (length === 0)
+            return null;
+        const low = this.#readUInt(Math.min(length, 4));
+        if (length === 2)
+            return low + CONTENT_SIZE_OFFSET;
+        return length === 8 ? low + this.#readUInt(4) * 2 ** 32 : low;
+    }
+    #skipBlocks() {
+        for (let isLast = false; !isLast;) {
+            this.#blocks += 1;
+            if (this.#blocks > MAX_BLOCKS)
+                throw zstd_frames_tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`, IN_ONE_PIECE);
+            const header = this.#readUInt(BLOCK_HEADER_BYTES);
+            isLast = (header & 1) === 1;
+            this.#skip(blockBytes((header >>> 1) & 3, header >>> 3));
+        }
+    }
+    #readUInt(length) {
+        const at = this.#at;
+        this.#skip(length);
+        return this.#bytes.readUIntLE(at, length);
+    }
+    #skip(length) {
+        this.#at += length;
+        if (this.#at > this.#bytes.length)
+            throw invalidArchive('its zstd data is incomplete');
+    }
+}
+function strangerProblem(start) {
+    return start === 0 ? 'it is not zstd data' : `its zstd data is followed by other data at byte ${start}`;
+}
+function contentSizeBytes(flag, isSingleSegment) {
+    return flag === 0 ? Number(isSingleSegment) : 2 ** flag;
+}
+function windowSize(descriptor) {
+    const base = 2 ** (10 + (descriptor >>> 3));
+    return base + (base / 8) * (descriptor & 7);
+}
+function verifyWindow(windowBytes) {
+    if (windowBytes <= MAX_WINDOW_BYTES)
+        return;
+    throw zstd_frames_tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`, WITH_LESS_MEMORY);
+}
+/** Returns the number of bytes that follow the header of a block in the stream. */
+function blockBytes(type, size) {
+    if (type === BLOCK_TYPE.reserved)
+        throw invalidArchive('a zstd block has a reserved type');
+    if (size > zstd_frames_MAX_BLOCK_BYTES)
+        throw invalidArchive(`a zstd block is larger than ${zstd_frames_MAX_BLOCK_BYTES} bytes`);
+    return type === BLOCK_TYPE.rle ? 1 : size;
+}
+const IN_ONE_PIECE = 'in one piece';
+const WITH_LESS_MEMORY = 'at a lower level, or with --long=25';
+function zstd_frames_tooLarge(problem, how) {
+    return new ArchiveError('archive_too_large', `The archive ${problem}, so it was refused: the publisher must pack it again ${how}.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/archive/sealed.js
+
+
+
+
+
+
+
+
+const DEK_BYTES = 32;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const sealed_PIECE_BYTES = 1024 * 1024;
+/**
+ * Decrypts a sealed artifact (AES-256-GCM: a 12-byte nonce, the ciphertext, a 16-byte tag; no associated data) in its
+ * own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. Returns only after
+ * the tag has been verified. If the function throws, it has overwritten the buffer with zeros. Works in slices, between
+ * which signals are handled.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes long or belongs to another artifact, and
+ * for a file that is too short. Throws the signal's reason once the signal is aborted.
+ */
+async function unseal(artifact, dek, signal) {
+    try {
+        signal?.throwIfAborted();
+        const zstd = ciphertextOf(artifact);
+        await decryptInPlace(zstd, createDecipher(artifact.bytes, dek), new TimeSlice(signal));
+        return { zstd };
+    }
+    catch (error) {
+        artifact.bytes.fill(0);
+        throw error;
+    }
+}
+/**
+ * Frees the memory of an opened artifact, which is as large as the sealed file. Nothing may read the artifact
+ * afterwards.
+ */
+function freeArtifact({ zstd }) {
+    ;
+    zstd.buffer.transfer(0);
+}
+function ciphertextOf({ bytes, size }) {
+    if (size > NONCE_BYTES + TAG_BYTES)
+        return bytes.subarray(NONCE_BYTES, size - TAG_BYTES);
+    throw decryptionFailed(`it is only ${countInWords(size, 'byte')} long, too short for any content`);
+}
+function createDecipher(sealed, dek) {
+    if (dek.length !== DEK_BYTES) {
+        throw decryptionFailed(`the hub released a key of ${countInWords(dek.length, 'byte')} instead of ${DEK_BYTES}`);
+    }
+    // Without authTagLength, Node would accept a tag cut to 4 bytes.
+    const decipher = (0,external_node_crypto_namespaceObject.createDecipheriv)('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
+    return decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
+}
+async function decryptInPlace(bytes, decipher, slice) {
+    for (let at = 0; at < bytes.length; at += sealed_PIECE_BYTES) {
+        const plain = decipher.update(bytes.subarray(at, at + sealed_PIECE_BYTES));
+        plain.copy(bytes, at);
+        plain.buffer.transfer(0);
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    verifyTag(decipher);
+}
+function verifyTag(decipher) {
+    try {
+        decipher.final();
+    }
+    catch (error) {
+        throw decryptionFailed('the key that the hub released does not open it', error);
+    }
+}
+function decryptionFailed(problem, cause) {
+    return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted: ${problem}. Nothing was installed. The publisher must publish this version again.`, { cause });
+}
+/**
+ * The number of bytes that a tar may need in addition to those of its files: headers, long names and padding for each
+ * entry, and zeros at the end.
+ */
+const TAR_BYTES_PER_ENTRY = 4096;
+const TAR_TRAILER_BYTES = 1024 * 1024;
+/**
+ * Yields the tar in an opened artifact in pieces of up to 1 MiB. A piece is valid until the next one is requested. Can
+ * be called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame
+ * must be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`. Throws
+ * `archive_too_large` as `parseZstdFrames` and `verifyWindowUse` do, or as soon as the tar exceeds the limits plus a
+ * tar's own overhead.
+ */
+async function* unpackZstd({ zstd }, limits) {
+    const frames = parseZstdFrames(zstd);
+    verifyUnpackedBytes(sumOf(frames), limits);
+    let bytes = 0;
+    for (const frame of frames) {
+        for await (const piece of unpackFrame(zstd, frame)) {
+            bytes += piece.length;
+            verifyUnpackedBytes(bytes, limits);
+            yield piece;
+        }
+    }
+}
+/**
+ * Returns the size in bytes that the frames of an opened artifact declare for its tar; undefined if a frame declares
+ * none. Unpacking verifies this size. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ */
+function declaredBytes({ zstd }) {
+    const frames = parseZstdFrames(zstd);
+    return frames.some(({ contentBytes }) => contentBytes === null) ? undefined : sumOf(frames);
+}
+/** A frame that does not declare its size counts as 0 bytes. */
+function sumOf(frames) {
+    return frames.reduce((sum, { contentBytes }) => sum + (contentBytes ?? 0), 0);
+}
+function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
+    const most = maxExtractedBytes + maxEntries * TAR_BYTES_PER_ENTRY + TAR_TRAILER_BYTES;
+    if (bytes <= most)
+        return;
+    throw new ArchiveError('archive_too_large', `The archive unpacks to more than the ${most} bytes that max-extracted-bytes (${maxExtractedBytes}) and max-entries allow. ` +
+        'Nothing was installed: raise the input max-extracted-bytes if the artifact is meant to be that large.');
+}
+async function* unpackFrame(zstd, frame) {
+    const params = { [external_node_zlib_namespaceObject.constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG };
+    const decoder = (0,external_node_zlib_namespaceObject.createZstdDecompress)({ ...unpackingAhead(sealed_PIECE_BYTES), params });
+    let bytes = 0;
+    try {
+        for await (const piece of unpack(decoder, cut(zstd.subarray(frame.start, frame.end)))) {
+            bytes += piece.length;
+            verifyWindowUse(frame, bytes);
+            yield piece;
+        }
+    }
+    catch (error) {
+        throw toArchiveError(error);
+    }
+    // The decoder verifies size and checksum, if the frame has them, but does not say when it stops early.
+    if (decoder.bytesWritten !== frame.end - frame.start)
+        throw invalidArchive('a zstd frame ends before its last block');
+}
+function* cut(bytes) {
+    for (let at = 0; at < bytes.length; at += sealed_PIECE_BYTES)
+        yield bytes.subarray(at, at + sealed_PIECE_BYTES);
+}
+function toArchiveError(error) {
+    const code = errnoOf(error) ?? '';
+    return /^(Z|ZSTD)_/.test(code) ? invalidArchive(`its zstd data cannot be unpacked (${code})`) : error;
+}
+/** Checking this many bytes takes about as long as starting a thread. */
+const sealed_MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
+const IN_A_THREAD = `
+  const { parentPort, workerData } = require('node:worker_threads')
+  const { verify } = require('node:crypto')
+  const { bytes, key, signature } = workerData
+  parentPort.postMessage(verify(null, bytes, key, signature) ? bytes : undefined, [bytes.buffer])
+`;
+/**
+ * Returns the bytes if their Ed25519 signature is valid, otherwise undefined. Large artifacts are checked in a separate
+ * thread, so that signals are handled meanwhile. A large artifact must be alone in its buffer, because the buffer is
+ * moved to the thread and back, which leaves the given Buffer empty. (Node's own asynchronous form would copy the bytes
+ * instead.) Throws the signal's reason once the signal is aborted.
+ */
+async function checkEd25519(signed, signal) {
+    signal?.throwIfAborted();
+    const { bytes, key, signature } = signed;
+    if (bytes.length > sealed_MAX_BYTES_AT_ONCE)
+        return await checkInThread(signed, signal);
+    return (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature) ? bytes : undefined;
+}
+async function checkInThread(signed, signal) {
+    // Loaded on demand: most runs check nothing this large.
+    const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 23));
+    signal?.throwIfAborted();
+    const transferList = [signed.bytes.buffer];
+    const worker = new Worker(IN_A_THREAD, { eval: true, workerData: signed, transferList, env: {} });
+    const stop = () => void worker.terminate();
+    signal?.addEventListener('abort', stop);
+    try {
+        return await new Promise((resolve, reject) => {
+            worker.once('message', bytes => resolve(bytes instanceof Uint8Array ? asBuffer(bytes) : undefined));
+            worker.once('error', reject);
+            worker.once('exit', code => reject(signal?.reason ?? new Error(`The signature check ended with exit code ${code}.`)));
+        });
+    }
+    finally {
+        signal?.removeEventListener('abort', stop);
+    }
+}
+function asBuffer({ buffer, byteOffset, byteLength }) {
+    return Buffer.from(buffer, byteOffset, byteLength);
+}
+
 ;// CONCATENATED MODULE: ./build/project/hub.js
 
 
@@ -39907,7 +40251,7 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
 
 
 
-const DEK_BYTES = 32;
+
 /**
  * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
  * except that `sendReport` returns that answer. Any other answer that does not match the contract becomes
@@ -39947,7 +40291,7 @@ async function readLatestVersion(session) {
     throw new ArtifactError('no_published_version', `The hub has no published version of ${subject}: publish one, or name a version.`);
 }
 async function readDescriptor(session, version) {
-    verifyVersion(version);
+    requireSafeVersion(version);
     const answer = await read(session, ['artifacts', version]);
     const call = { call: 'artifact', subject: artifactOf(session, version) };
     const descriptor = parseAnswer(call, answer, descriptorAnswerSchema);
@@ -39960,7 +40304,7 @@ async function downloadArtifact(session, { version, downloadUrl }, { timeoutMs, 
     const file = { url: downloadUrl.href, hub: session.hub.href, ...download };
     const answer = await session.withToken(downloadUrl, { timeoutMs }, async (more) => await session.wire.download({ ...file, ...more }));
     if (!answer.ok)
-        throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer);
+        throw projectRefusal({ call: 'download', subject: artifactOf(session, version) }, answer);
     return { fd: download.fd, size: answer.size, sha256: answer.sha256 };
 }
 async function requestDek(session, body) {
@@ -39993,7 +40337,7 @@ async function read(session, route) {
     const request = { method: 'GET', retry: 'transient', timeoutMs: CALL_TIMEOUT_MS };
     return await session.request(['projects', session.projectId, ...route], request);
 }
-function verifyVersion(version) {
+function requireSafeVersion(version) {
     if (versionSchema.safeParse(version).success)
         return;
     throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another version.`);
@@ -40133,7 +40477,7 @@ const ERROR_CLASSES = {
  */
 function parseAnswer(call, answer, schema) {
     if (answer.status < 200 || answer.status > 299)
-        throw refusalOf(call, answer);
+        throw projectRefusal(call, answer);
     const parsed = schema.safeParse(answer.body);
     if (parsed.success)
         return parsed.data;
@@ -40146,7 +40490,7 @@ function parseAnswer(call, answer, schema) {
  * the hub gives a reason, the cleaned reason. Codes: `authentication_failed` for a denied login or authorization,
  * `report_refused` for a report, and for any other refusal `not_found` (404) or `artifact_unavailable`.
  */
-function refusalOf({ call, subject }, answer) {
+function projectRefusal({ call, subject }, answer) {
     const isDenied = answer.status === 401 || answer.status === 403;
     const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other'];
     const code = codeOf(call, answer.status, Refusal);
@@ -40283,16 +40627,16 @@ function withHttps(url) {
 /**
  * Reports deployments of one project to the hub (contract 4.2). If there is no access token yet, the sender gets one.
  */
-function hub_createReportSender(client, { hubUrl, projectId }) {
+function createProjectSender(client, { hubUrl, projectId }) {
     return {
         address: `${hubUrl.replace(/\/+$/, '')}/v1/deployments/report ${projectId}`,
         async send(report, limits) {
             try {
-                const answer = await client.sendReport({ body: hub_buildReportBody(report, projectId), ...limits });
+                const answer = await client.sendReport({ body: buildProjectReportBody(report, projectId), ...limits });
                 const { status, attempts } = answer;
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
-                const error = refusalOf({ call: 'report', subject: `project ${projectId}` }, answer).message;
+                const error = projectRefusal({ call: 'report', subject: `project ${projectId}` }, answer).message;
                 return refused(status, { attempts, error });
             }
             catch (error) {
@@ -40307,7 +40651,7 @@ function hub_createReportSender(client, { hubUrl, projectId }) {
  * Builds the body of a report with the fields of contract 2.2. `version` is the version that the run deployed or tried
  * to deploy, else the requested one (which may be `latest`), else `unknown`.
  */
-function hub_buildReportBody(report, projectId) {
+function buildProjectReportBody(report, projectId) {
     return {
         project_id: projectId,
         deployment_id: report.deployment_id,
@@ -40334,7 +40678,7 @@ const PROJECT = {
         if (hubUrl === undefined || devkey === undefined || projectId === undefined)
             return undefined;
         const access = { hubUrl, devkey, projectId, secrets };
-        return hub_createReportSender(createProjectClient({ wire: reportWire, reportWire }, access), access);
+        return createProjectSender(createProjectClient({ wire: reportWire, reportWire }, access), access);
     },
     /** The project action refuses `dry-run: true`. An operator who sets it expects that nothing changes. */
     isRehearsal: ({ dryRun }) => dryRun,
@@ -40342,7 +40686,7 @@ const PROJECT = {
 /** The report uses the run's client, which has already logged in. */
 function connect(request, { wires, secrets, supplier }) {
     const client = createProjectClient(wires, { ...request, secrets });
-    return { client, supplier, sender: hub_createReportSender(client, request) };
+    return { client, supplier, sender: createProjectSender(client, request) };
 }
 /**
  * The states of the project flow. Every path to `obtaining_key` passes `verifying_signature`, and every path to
@@ -40379,7 +40723,7 @@ const PROJECT_TRANSITIONS = {
 function deployment_subjectOf(sender) {
     return {
         named: ({ subject, slug, toVersion }) => ({
-            ...deployment_namesOf(subject, slug),
+            ...subjectNames(subject, slug),
             requested_version: toVersion ?? null,
             rollback_of: null,
         }),
@@ -40387,7 +40731,7 @@ function deployment_subjectOf(sender) {
         isRehearsal: ({ dryRun }) => dryRun,
     };
 }
-function deployment_namesOf(subject, slug) {
+function subjectNames(subject, slug) {
     if (subject?.contract === 'project')
         return { contract: 'project', kind: null, slug: subject.projectId, id: null };
     const { kind = null, id = null } = subject ?? {};
@@ -40479,7 +40823,7 @@ function runKindOf({ report, error }) {
  * The deploy action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
  * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
  */
-async function deploy_deploy(onInstalled = () => { }) {
+async function deploy(onInstalled = () => { }) {
     let step;
     try {
         const inputs = readDeployInputs(readWorkspace());
@@ -40488,7 +40832,7 @@ async function deploy_deploy(onInstalled = () => { }) {
         const refused = await deploy_refuse(inputs, tools);
         // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
-        const run = request.checkOnly ? checkInstalled : deploy;
+        const run = request.checkOnly ? checkInstalled : deployArtifact;
         const ended = refused ?? (await run(request, tools));
         step.finishDeployment(ended);
         const kind = runKindOf(ended);
@@ -40616,17 +40960,17 @@ const rowSchema = schemas_lazy(() => object({
     status: schemas_catch(schemas_enum(['success', 'failed', 'rolled_back', 'unknown']), 'unknown'),
     version: schemas_catch(nullable(versionSchema), null),
     running_version: schemas_catch(nullable(versionSchema), null),
-    completed_at: schemas_catch(nullable(host_report_timeSchema), null),
+    completed_at: schemas_catch(nullable(hubTimeSchema), null),
     error_message: schemas_catch(nullable(schemas_string()), null),
 }));
 /** ISO 8601. A time without an offset counts as UTC, because every report is sent in UTC. */
-const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
+const hubTimeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
     .check(refine(time => !Number.isNaN(time)));
 /**
  * Returns the time of a report; undefined if there is none or it is in the future. A time in the future does not show
  * when the host reported.
  */
-function host_report_timeOf({ completedAt }, now) {
+function completionTimeOf({ completedAt }, now) {
     return credibleTime(Date.parse(completedAt ?? ''), now);
 }
 /**
@@ -40637,9 +40981,9 @@ function host_report_timeOf({ completedAt }, now) {
  */
 function parseHostReports(body, subject, reading) {
     if (!Array.isArray(body))
-        throw host_report_unusableAnswer('a JSON list of reports, one for each host');
+        throw unusableHostList('a JSON list of reports, one for each host');
     if (body.length > MAX_REPORTS)
-        throw host_report_unusableAnswer(`a JSON list of at most ${MAX_REPORTS} reports`);
+        throw unusableHostList(`a JSON list of at most ${MAX_REPORTS} reports`);
     const rows = body.map(row => rowSchema.safeParse(row).data);
     const own = rows.filter(row => row === undefined || (row.kind === subject.kind && row.slug === subject.slug));
     const usable = own.filter(row => row !== undefined);
@@ -40714,21 +41058,21 @@ function notesOnHosts({ contradicted, early }) {
         ...(contradicted.length === 0
             ? []
             : [
-                `For each of these hosts, the hub has reports that contradict each other, so neither the latest report nor the version is known: ${nameHosts(contradicted)}.`,
+                `For each of these hosts, the hub has reports that contradict each other, so neither the latest report nor the version is known: ${nameHostIds(contradicted)}.`,
             ]),
         ...(early.length === 0
             ? []
             : [
-                `Some reports have a time in the future, so they count as reports without a time. Check this runner's clock and the clocks of these hosts: ${nameHosts(early)}.`,
+                `Some reports have a time in the future, so they count as reports without a time. Check this runner's clock and the clocks of these hosts: ${nameHostIds(early)}.`,
             ]),
     ];
 }
-function nameHosts(ids) {
+function nameHostIds(ids) {
     const names = ids.slice(0, MAX_NAMED_HOSTS).map(id => cleanForeignText(id, host_report_MAX_NAME_CHARS));
     const more = ids.length - names.length;
     return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
-function host_report_unusableAnswer(expected) {
+function unusableHostList(expected) {
     return new ArtifactError('bad_response', `The hub's list of hosts is not ${expected}: check hub-url, and deployments-url if it is set, or report this to the hub's operator.`);
 }
 
@@ -40787,7 +41131,7 @@ function standingOf(report, { target, maxAgeMs, now }) {
         if (isSameVersion(attempted, target))
             return 'failed';
     }
-    return maxAgeMs !== undefined && isSilent(host_report_timeOf(report, now), now - maxAgeMs) ? 'silent' : 'current';
+    return maxAgeMs !== undefined && isSilent(completionTimeOf(report, now), now - maxAgeMs) ? 'silent' : 'current';
 }
 function isSilent(time, since) {
     return time === undefined || time < since;
@@ -40807,7 +41151,7 @@ function isAhead(report, newest, now) {
     if (report.version === null || newest === undefined || newest.version === null)
         return newest === undefined;
     const isOlder = isOlderVersion(newest.version, report.version);
-    return isOlder ?? (host_report_timeOf(report, now) ?? 0) > (host_report_timeOf(newest, now) ?? 0);
+    return isOlder ?? (completionTimeOf(report, now) ?? 0) > (completionTimeOf(newest, now) ?? 0);
 }
 /**
  * Groups the hosts by version, newest version first. Versions that cannot be compared come last, in reverse natural
@@ -40859,10 +41203,10 @@ function describeHosts(hosts, wanted) {
     if (behind.length === 0)
         return `${countKnown(hosts, wanted)}.`;
     if (hosts.length === 1)
-        return `The only host is not known to run ${wanted}: ${fleet_nameHosts(behind)}.`;
+        return `The only host is not known to run ${wanted}: ${nameHosts(behind)}.`;
     if (there === 0)
-        return `${hosts.length === 2 ? 'Neither' : 'None'} of the ${all} is known to run ${wanted}: ${fleet_nameHosts(behind)}.`;
-    return `${wanted} is known to run on ${countInWords(there)} of ${all}, but not on ${fleet_nameHosts(behind)}.`;
+        return `${hosts.length === 2 ? 'Neither' : 'None'} of the ${all} is known to run ${wanted}: ${nameHosts(behind)}.`;
+    return `${wanted} is known to run on ${countInWords(there)} of ${all}, but not on ${nameHosts(behind)}.`;
 }
 function remediesFor({ hosts, outdated, unsafe, unusable }) {
     const unnamed = unsafe === 1 ? ['this host', 'it'] : ['these hosts', 'them'];
@@ -40877,7 +41221,7 @@ function remediesFor({ hosts, outdated, unsafe, unusable }) {
 /** Describes the progress of a fleet, for the log of a run that waits for the fleet. */
 function describeProgress(fleet) {
     const behind = fleet.hosts.filter(host => !isCurrent(host));
-    const missing = behind.length === 0 ? '' : `; waiting for ${fleet_nameHosts(behind)}`;
+    const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`;
     return `${countKnown(fleet.hosts, fleet.target ?? 'the version')}${missing}`;
 }
 function isCurrent({ standing }) {
@@ -40909,7 +41253,7 @@ function describeUnknown(report) {
         return `unknown: its last report says ${report?.status}${unreadable}`;
     return `perhaps ${known}: its last report says so, but has the status ${report?.status} and does not say which version that deployment was to install`;
 }
-function fleet_nameHosts(hosts) {
+function nameHosts(hosts) {
     const named = hosts.map(host => `${cleanForeignText(host.id, fleet_MAX_NAME_CHARS)} (${describeStanding(host)})`);
     return listFirst(named, fleet_MAX_NAMED_HOSTS);
 }
@@ -41001,7 +41345,7 @@ async function readHosts(wire, access, reading) {
     if (answer.status !== 200) {
         const base = namedBase(bases, 'deployments', OWN_INPUTS);
         const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: credentialsOf(access) };
-        throw hub_refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false });
+        throw marketplaceRefusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false });
     }
     return parseHostReports(answer.body, access, reading);
 }
@@ -41217,11 +41561,11 @@ async function askForFleet({ request, slug, ...inputs }, tools) {
     catch (thrown) {
         const error = toDeployError(thrown);
         const facts = { slug, fleet: undefined, error, isGate: true, notes: [], now: 0 };
-        return { outputs: fleet_UNKNOWN, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence };
+        return { outputs: UNKNOWN, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence };
     }
 }
 /** The outputs of a step that learned nothing: an unknown fleet is not in sync. */
-const fleet_UNKNOWN = { hosts: '', versions: '', 'in-sync': 'false', outdated: '' };
+const UNKNOWN = { hosts: '', versions: '', 'in-sync': 'false', outdated: '' };
 function fleet_endOf({ access, expectVersion }, { fleet, error: failure }, { log, now }) {
     const isGate = expectVersion !== undefined;
     const error = failure ?? (fleet !== undefined && isGate && !fleet.inSync ? outOfSync(fleet, access) : undefined);
@@ -41233,7 +41577,7 @@ function fleet_endOf({ access, expectVersion }, { fleet, error: failure }, { log
         logFleet(fleet, log);
     const facts = { slug: access.slug, fleet, error, isGate, notes, now: now().getTime() };
     const inSync = String(failure === undefined && fleet?.inSync === true);
-    const outputs = { ...fleet_UNKNOWN, ...lists?.outputs, 'in-sync': inSync };
+    const outputs = { ...UNKNOWN, ...lists?.outputs, 'in-sync': inSync };
     return { outputs, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence };
 }
 function logFleet({ reports }, log) {
@@ -41376,7 +41720,7 @@ function manifest_parseJson(text) {
         throw invalidManifest('it is not JSON');
     }
 }
-const manifest_words = {
+const manifestWords = {
     document: 'the manifest',
     subjectOf: () => ({ prefix: '', covers: 0 }),
     keysAt: () => Object.keys(manifestSchema.def.getter().shape),
@@ -41384,7 +41728,7 @@ const manifest_words = {
 function problemList(issues, value) {
     const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 });
     const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
-    const problems = new SchemaComplaints(source, manifest_words).problemsOf(issues).map(({ message }) => message);
+    const problems = new SchemaComplaints(source, manifestWords).problemsOf(issues).map(({ message }) => message);
     const unlisted = problems.length - manifest_MAX_LISTED_PROBLEMS;
     const isWhole = problems.length < MAX_REPORTED_PROBLEMS;
     const more = unlisted > 0 ? [`${isWhole ? '' : 'at least '}${countInWords(unlisted, 'more problem')}`] : [];
@@ -41747,13 +42091,13 @@ function foldersAbove(path) {
 }
 /**
  * Returns one plugin or extension of a project: staged, or in its place already and intact. Signs a staged plugin that
- * has a plugin.yaml, as `signForHost` does. Throws as `orderInstallation` does.
+ * has a plugin.yaml, as `signForHost` does. Throws as `orderProject` does.
  */
 async function stagePart(deployment, source, part) {
     const { layout, request } = deployment;
     const { shelf, id, directory, environment } = part;
     const previous = readPreviousInstall(layout, part);
-    const version = parts_versionOf(source, part, previous);
+    const version = versionOf(source, part, previous);
     const facts = { shelf, id, directory, ...version, artifactSha256: source.artifactSha256, previous };
     const installed = isSourced(part) ? findUnchanged(source, part) : source.installed?.get(placeName(part));
     if (installed !== undefined) {
@@ -41768,7 +42112,7 @@ async function stagePart(deployment, source, part) {
 /**
  * A fetched part has its actual version, a part that stays keeps its version, and any other part has the manifest's.
  */
-function parts_versionOf(source, part, { installed: row }) {
+function versionOf(source, part, { installed: row }) {
     const fetched = source.supplied.get(placeName(part));
     if (fetched !== undefined)
         return { version: fetched.version, source: fetched.source };
@@ -41805,350 +42149,6 @@ function readPartPluginYaml(part, staged) {
     catch (error) {
         throw withSubject(placeName(part), error);
     }
-}
-
-;// CONCATENATED MODULE: ./build/core/archive/zstd-frames.js
-
-
-/** log2 of the largest window, in bytes, that a frame may declare; `zstd --long` and the highest levels use it. */
-const MAX_WINDOW_LOG = 27;
-const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
-/** The used part of a window takes memory: this limit is four times the memory that levels up to 19 need. */
-const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
-/** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
-const MAX_FRAMES = 10_000;
-const MAX_BLOCKS = 1_000_000;
-const MAGIC = 0xfd2fb528;
-const SKIPPABLE_MAGIC = 0x184d2a50;
-const SKIPPABLE_MASK = 0xfffffff0;
-const MAGIC_BYTES = 4;
-const SKIPPABLE_SIZE_BYTES = 4;
-const CHECKSUM_BYTES = 4;
-const BLOCK_HEADER_BYTES = 3;
-const zstd_frames_MAX_BLOCK_BYTES = 128 * 1024;
-const BLOCK_TYPE = { raw: 0, rle: 1, compressed: 2, reserved: 3 };
-const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
-/** The two-byte form of a content size stores the size minus this number. */
-const CONTENT_SIZE_OFFSET = 256;
-/**
- * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
- * at the end of a frame without reporting what follows. Omits skippable frames, which contain no data. Throws
- * ArchiveError `invalid_archive` for anything but complete frames, for a stream without data, and for a frame that
- * needs a dictionary. Throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
- * 1,000,000 blocks.
- */
-function parseZstdFrames(bytes) {
-    const stream = new FrameStream(bytes);
-    const frames = [];
-    for (let count = 1; !stream.isAtEnd(); count++) {
-        if (count > MAX_FRAMES)
-            throw zstd_frames_tooLarge(`consists of more than ${MAX_FRAMES} zstd frames`, IN_ONE_PIECE);
-        const frame = stream.next();
-        if (frame !== null)
-            frames.push(frame);
-    }
-    if (frames.length === 0)
-        throw invalidArchive('it contains no zstd data');
-    return frames;
-}
-/**
- * Throws ArchiveError `archive_too_large` if a frame that unpacks to this many bytes uses more than 32 MiB of its
- * window.
- */
-function verifyWindowUse({ windowBytes }, unpackedBytes) {
-    if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES)
-        return;
-    throw zstd_frames_tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes} bytes`, WITH_LESS_MEMORY);
-}
-class FrameStream {
-    #bytes;
-    #at = 0;
-    #blocks = 0;
-    constructor(bytes) {
-        this.#bytes = bytes;
-    }
-    isAtEnd() {
-        return this.#at === this.#bytes.length;
-    }
-    /** Returns null for a skippable frame. */
-    next() {
-        const start = this.#at;
-        const magic = this.#readUInt(MAGIC_BYTES);
-        if ((magic & SKIPPABLE_MASK) >>> 0 === SKIPPABLE_MAGIC) {
-            this.#skip(this.#readUInt(SKIPPABLE_SIZE_BYTES));
-            return null;
-        }
-        if (magic !== MAGIC)
-            throw invalidArchive(strangerProblem(start));
-        const { contentBytes, windowBytes, hasChecksum } = this.#readHeader();
-        this.#skipBlocks();
-        if (hasChecksum)
-            this.#skip(CHECKSUM_BYTES);
-        return { start, end: this.#at, contentBytes, windowBytes };
-    }
-    #readHeader() {
-        const descriptor = this.#readUInt(1);
-        if ((descriptor & 0x08) !== 0)
-            throw invalidArchive('a zstd frame sets a reserved bit');
-        const isSingleSegment = (descriptor & 0x20) !== 0;
-        const declaredWindow = isSingleSegment ? null : windowSize(this.#readUInt(1));
-        this.#skipDictionaryId(descriptor & 3);
-        const contentBytes = this.#readContentSize(contentSizeBytes(descriptor >>> 6, isSingleSegment));
-        // A single segment always declares its content size, which is also its window.
-        const windowBytes = declaredWindow ?? contentBytes ?? 0;
-        verifyWindow(windowBytes);
-        return { contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 };
-    }
-    #skipDictionaryId(flag) {
-        const length = DICTIONARY_ID_BYTES[flag] ?? 0;
-        if (length > 0 && this.#readUInt(length) !== 0)
-            throw invalidArchive('its zstd data needs a dictionary');
-    }
-    #readContentSize(length) {
-        if (length === 0)
-            return null;
-        const low = this.#readUInt(Math.min(length, 4));
-        if (length === 2)
-            return low + CONTENT_SIZE_OFFSET;
-        return length === 8 ? low + this.#readUInt(4) * 2 ** 32 : low;
-    }
-    #skipBlocks() {
-        for (let isLast = false; !isLast;) {
-            this.#blocks += 1;
-            if (this.#blocks > MAX_BLOCKS)
-                throw zstd_frames_tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`, IN_ONE_PIECE);
-            const header = this.#readUInt(BLOCK_HEADER_BYTES);
-            isLast = (header & 1) === 1;
-            this.#skip(blockBytes((header >>> 1) & 3, header >>> 3));
-        }
-    }
-    #readUInt(length) {
-        const at = this.#at;
-        this.#skip(length);
-        return this.#bytes.readUIntLE(at, length);
-    }
-    #skip(length) {
-        this.#at += length;
-        if (this.#at > this.#bytes.length)
-            throw invalidArchive('its zstd data is incomplete');
-    }
-}
-function strangerProblem(start) {
-    return start === 0 ? 'it is not zstd data' : `its zstd data is followed by other data at byte ${start}`;
-}
-function contentSizeBytes(flag, isSingleSegment) {
-    return flag === 0 ? Number(isSingleSegment) : 2 ** flag;
-}
-function windowSize(descriptor) {
-    const base = 2 ** (10 + (descriptor >>> 3));
-    return base + (base / 8) * (descriptor & 7);
-}
-function verifyWindow(windowBytes) {
-    if (windowBytes <= MAX_WINDOW_BYTES)
-        return;
-    throw zstd_frames_tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`, WITH_LESS_MEMORY);
-}
-/** Returns the number of bytes that follow the header of a block in the stream. */
-function blockBytes(type, size) {
-    if (type === BLOCK_TYPE.reserved)
-        throw invalidArchive('a zstd block has a reserved type');
-    if (size > zstd_frames_MAX_BLOCK_BYTES)
-        throw invalidArchive(`a zstd block is larger than ${zstd_frames_MAX_BLOCK_BYTES} bytes`);
-    return type === BLOCK_TYPE.rle ? 1 : size;
-}
-const IN_ONE_PIECE = 'in one piece';
-const WITH_LESS_MEMORY = 'at a lower level, or with --long=25';
-function zstd_frames_tooLarge(problem, how) {
-    return new ArchiveError('archive_too_large', `The archive ${problem}, so it was refused: the publisher must pack it again ${how}.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/archive/sealed.js
-
-
-
-
-
-
-
-
-const sealed_DEK_BYTES = 32;
-const NONCE_BYTES = 12;
-const TAG_BYTES = 16;
-const sealed_PIECE_BYTES = 1024 * 1024;
-/**
- * Decrypts a sealed artifact (AES-256-GCM: a 12-byte nonce, the ciphertext, a 16-byte tag; no associated data) in its
- * own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. Returns only after
- * the tag has been verified. If the function throws, it has overwritten the buffer with zeros. Works in slices, between
- * which signals are handled.
- * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes long or belongs to another artifact, and
- * for a file that is too short. Throws the signal's reason once the signal is aborted.
- */
-async function unseal(artifact, dek, signal) {
-    try {
-        signal?.throwIfAborted();
-        const zstd = ciphertextOf(artifact);
-        await decryptInPlace(zstd, createDecipher(artifact.bytes, dek), new TimeSlice(signal));
-        return { zstd };
-    }
-    catch (error) {
-        artifact.bytes.fill(0);
-        throw error;
-    }
-}
-/**
- * Frees the memory of an opened artifact, which is as large as the sealed file. Nothing may read the artifact
- * afterwards.
- */
-function sealed_discard({ zstd }) {
-    ;
-    zstd.buffer.transfer(0);
-}
-function ciphertextOf({ bytes, size }) {
-    if (size > NONCE_BYTES + TAG_BYTES)
-        return bytes.subarray(NONCE_BYTES, size - TAG_BYTES);
-    throw decryptionFailed(`it is only ${countInWords(size, 'byte')} long, too short for any content`);
-}
-function createDecipher(sealed, dek) {
-    if (dek.length !== sealed_DEK_BYTES) {
-        throw decryptionFailed(`the hub released a key of ${countInWords(dek.length, 'byte')} instead of ${sealed_DEK_BYTES}`);
-    }
-    // Without authTagLength, Node would accept a tag cut to 4 bytes.
-    const decipher = (0,external_node_crypto_namespaceObject.createDecipheriv)('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
-    return decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
-}
-async function decryptInPlace(bytes, decipher, slice) {
-    for (let at = 0; at < bytes.length; at += sealed_PIECE_BYTES) {
-        const plain = decipher.update(bytes.subarray(at, at + sealed_PIECE_BYTES));
-        plain.copy(bytes, at);
-        plain.buffer.transfer(0);
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    verifyTag(decipher);
-}
-function verifyTag(decipher) {
-    try {
-        decipher.final();
-    }
-    catch (error) {
-        throw decryptionFailed('the key that the hub released does not open it', error);
-    }
-}
-function decryptionFailed(problem, cause) {
-    return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted: ${problem}. Nothing was installed. The publisher must publish this version again.`, { cause });
-}
-/**
- * The number of bytes that a tar may need in addition to those of its files: headers, long names and padding for each
- * entry, and zeros at the end.
- */
-const TAR_BYTES_PER_ENTRY = 4096;
-const TAR_TRAILER_BYTES = 1024 * 1024;
-/**
- * Yields the tar in an opened artifact in pieces of up to 1 MiB. A piece is valid until the next one is requested. Can
- * be called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame
- * must be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`. Throws
- * `archive_too_large` as `parseZstdFrames` and `verifyWindowUse` do, or as soon as the tar exceeds the limits plus a
- * tar's own overhead.
- */
-async function* unpackZstd({ zstd }, limits) {
-    const frames = parseZstdFrames(zstd);
-    verifyUnpackedBytes(sumOf(frames), limits);
-    let bytes = 0;
-    for (const frame of frames) {
-        for await (const piece of unpackFrame(zstd, frame)) {
-            bytes += piece.length;
-            verifyUnpackedBytes(bytes, limits);
-            yield piece;
-        }
-    }
-}
-/**
- * Returns the size in bytes that the frames of an opened artifact declare for its tar; undefined if a frame declares
- * none. Unpacking verifies this size. Throws ArchiveError `invalid_archive` or `archive_too_large`.
- */
-function declaredBytes({ zstd }) {
-    const frames = parseZstdFrames(zstd);
-    return frames.some(({ contentBytes }) => contentBytes === null) ? undefined : sumOf(frames);
-}
-/** A frame that does not declare its size counts as 0 bytes. */
-function sumOf(frames) {
-    return frames.reduce((sum, { contentBytes }) => sum + (contentBytes ?? 0), 0);
-}
-function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
-    const most = maxExtractedBytes + maxEntries * TAR_BYTES_PER_ENTRY + TAR_TRAILER_BYTES;
-    if (bytes <= most)
-        return;
-    throw new ArchiveError('archive_too_large', `The archive unpacks to more than the ${most} bytes that max-extracted-bytes (${maxExtractedBytes}) and max-entries allow. ` +
-        'Nothing was installed: raise the input max-extracted-bytes if the artifact is meant to be that large.');
-}
-async function* unpackFrame(zstd, frame) {
-    const params = { [external_node_zlib_namespaceObject.constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG };
-    const decoder = (0,external_node_zlib_namespaceObject.createZstdDecompress)({ ...unpackingAhead(sealed_PIECE_BYTES), params });
-    let bytes = 0;
-    try {
-        for await (const piece of unpack(decoder, cut(zstd.subarray(frame.start, frame.end)))) {
-            bytes += piece.length;
-            verifyWindowUse(frame, bytes);
-            yield piece;
-        }
-    }
-    catch (error) {
-        throw toArchiveError(error);
-    }
-    // The decoder verifies size and checksum, if the frame has them, but does not say when it stops early.
-    if (decoder.bytesWritten !== frame.end - frame.start)
-        throw invalidArchive('a zstd frame ends before its last block');
-}
-function* cut(bytes) {
-    for (let at = 0; at < bytes.length; at += sealed_PIECE_BYTES)
-        yield bytes.subarray(at, at + sealed_PIECE_BYTES);
-}
-function toArchiveError(error) {
-    const code = errnoOf(error) ?? '';
-    return /^(Z|ZSTD)_/.test(code) ? invalidArchive(`its zstd data cannot be unpacked (${code})`) : error;
-}
-/** Checking this many bytes takes about as long as starting a thread. */
-const sealed_MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
-const IN_A_THREAD = `
-  const { parentPort, workerData } = require('node:worker_threads')
-  const { verify } = require('node:crypto')
-  const { bytes, key, signature } = workerData
-  parentPort.postMessage(verify(null, bytes, key, signature) ? bytes : undefined, [bytes.buffer])
-`;
-/**
- * Returns the bytes if their Ed25519 signature is valid, otherwise undefined. Large artifacts are checked in a separate
- * thread, so that signals are handled meanwhile. A large artifact must be alone in its buffer, because the buffer is
- * moved to the thread and back, which leaves the given Buffer empty. (Node's own asynchronous form would copy the bytes
- * instead.) Throws the signal's reason once the signal is aborted.
- */
-async function checkEd25519(signed, signal) {
-    signal?.throwIfAborted();
-    const { bytes, key, signature } = signed;
-    if (bytes.length > sealed_MAX_BYTES_AT_ONCE)
-        return await checkInThread(signed, signal);
-    return (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature) ? bytes : undefined;
-}
-async function checkInThread(signed, signal) {
-    // Loaded on demand: most runs check nothing this large.
-    const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 23));
-    signal?.throwIfAborted();
-    const transferList = [signed.bytes.buffer];
-    const worker = new Worker(IN_A_THREAD, { eval: true, workerData: signed, transferList, env: {} });
-    const stop = () => void worker.terminate();
-    signal?.addEventListener('abort', stop);
-    try {
-        return await new Promise((resolve, reject) => {
-            worker.once('message', bytes => resolve(bytes instanceof Uint8Array ? asBuffer(bytes) : undefined));
-            worker.once('error', reject);
-            worker.once('exit', code => reject(signal?.reason ?? new Error(`The signature check ended with exit code ${code}.`)));
-        });
-    }
-    finally {
-        signal?.removeEventListener('abort', stop);
-    }
-}
-function asBuffer({ buffer, byteOffset, byteLength }) {
-    return Buffer.from(buffer, byteOffset, byteLength);
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar.js
@@ -42375,7 +42375,7 @@ class TarReader {
         if (header.type === 'pax global')
             verifyGlobalPax(body);
         else
-            this.#announced = tar_announce(this.#announced, header, body);
+            this.#announced = withExtension(this.#announced, header, body);
     }
     #openMember(header) {
         const entry = toEntry(header, this.#announced);
@@ -42407,7 +42407,7 @@ function isExtension({ type }) {
  * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers. Throws
  * `unsafe_archive` if a path or name in the header is not UTF-8. `toEntry` verifies targets.
  */
-function tar_announce(announced, { type }, body) {
+function withExtension(announced, { type }, body) {
     const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
     verifyAnnouncedOnce(announced, key);
     switch (key) {
@@ -42876,8 +42876,8 @@ async function verifySealed({ request, tools, record }, { pinned }, sealed) {
  * that cannot be compared with it, or whose bytes this host has replaced. The operator can accept each of these. Throws
  * DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
  */
-function sealed_acceptVersion(deployment, served) {
-    refuseOlder(deployment, served.version);
+function acceptProjectVersion(deployment, served) {
+    refuseOlderProject(deployment, served.version);
     refuseReusedVersion(served, knownVersions(deployment), deployment.request);
     sealed_refuseOldBytes(deployment, served);
 }
@@ -42906,7 +42906,7 @@ async function openSealed({ tools }, verified, dek) {
 async function extractSealed(deployment, opened, folder) {
     const extracted = await extractNeeded(deployment, opened, folder);
     // After an error, the memory is not freed here, because a decoder may still read it.
-    sealed_discard(opened.artifact);
+    freeArtifact(opened.artifact);
     return extracted;
 }
 async function extractNeeded(deployment, opened, folder) {
@@ -42954,7 +42954,7 @@ async function requestArtifact(deployment) {
 /**
  * Refuses a `latest` as `refuseDowngrade` does, based on the version that this run last read from the host's record.
  */
-function refuseOlder({ request, record }, version) {
+function refuseOlderProject({ request, record }, version) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
     refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true });
@@ -42968,7 +42968,7 @@ async function chooseVersion(deployment) {
     }
     const latest = await client.readLatestVersion();
     await note(latest);
-    refuseOlder(deployment, latest);
+    refuseOlderProject(deployment, latest);
     return latest;
 }
 const MAX_LISTED_PARTS = 20;
@@ -43091,7 +43091,7 @@ function isAllInstalled(content, installed) {
  * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full`
  * or `step_failed` (any other system error). Also throws as `fetchParts` does.
  */
-async function plan_orderInstallation(deployment, project, hostConfig) {
+async function orderProject(deployment, project, hostConfig) {
     const { tools, record, request } = deployment;
     const { manifest } = project;
     tools.secrets.know(manifest.parts.map(({ shelf, id, version, folder }) => [`${shelf}/${id}`, version, folder]));
@@ -43281,7 +43281,7 @@ class ProjectFlow {
         const sealed = await downloadSealed(deployment, offer);
         await deployment.enter('verifying_signature');
         const verified = await verifySealed(deployment, offer, sealed);
-        sealed_acceptVersion(deployment, { version: offer.version, sha256: verified.sha256 });
+        acceptProjectVersion(deployment, { version: offer.version, sha256: verified.sha256 });
         await deployment.enter('obtaining_key');
         const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
         tools.log.did('the hub allows this deployment');
@@ -43294,7 +43294,7 @@ class ProjectFlow {
         const project = await verifyProject(deployment, offer.version, extracted);
         tools.log.did(`${request.projectId} ${project.manifest.version}, ${countInWords(project.manifest.parts.length, 'part')}`);
         await deployment.enter('validating_project');
-        const order = await plan_orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig);
+        const order = await orderProject(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig);
         await recordDriftOfKept(deployment, order.parts);
         record.planSteps(order.steps);
         tools.log.did(`${countInWords(order.steps.length, 'step')} for ${countInWords(order.parts.length, 'part')}`);
@@ -43761,7 +43761,7 @@ async function fetchCommit(fetch, { ref }) {
     const { git } = fetch;
     const format = ref.length === 64 && isCommitId(ref) ? 'sha256' : 'sha1';
     const made = await git.run({ args: ['init', '--quiet', '--bare', '--template=', `--object-format=${format}`] });
-    if (!git_isDone(made))
+    if (!hasSucceeded(made))
         throw new ArtifactError('bad_response', 'git cannot create a repository on this host: try "git init" by hand.');
     const options = [
         '--quiet',
@@ -43776,7 +43776,7 @@ async function fetchCommit(fetch, { ref }) {
         args: ['fetch', ...options, '--', boundedUrl(fetch.server.url), refspec],
         settings: await connectionSettings(fetch),
     });
-    if (!git_isDone(fetched))
+    if (!hasSucceeded(fetched))
         throw explainRefusal(fetch, fetched);
     const commit = await git.line({ args: ['rev-parse', '--verify', '--end-of-options', `${FETCHED}^{commit}`] });
     if (commit === undefined)
@@ -43802,7 +43802,7 @@ function writeAuthorities(folder, ca) {
     (0,external_node_fs_namespaceObject.writeFileSync)(path, allAuthorities(ca).join('\n'), { flag: 'wx', mode: 0o600 });
     return path;
 }
-function git_isDone(end) {
+function hasSucceeded(end) {
     return end.kind === 'exited' && end.code === 0;
 }
 /**
@@ -43934,7 +43934,7 @@ function refuseReused({ version, source }, history) {
  * source or cannot be compared with it. Throws the same error for a `latest` whose bytes this host has had and
  * replaced, whatever version the hub now gives them.
  */
-function request_refuseOlder({ version, source }, { installed, wasReplaced }) {
+function refuseOlder({ version, source }, { installed, wasReplaced }) {
     // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.
     if (installed?.source.from === source.from)
         refuseDowngrade(version, { version: installed.version, isOurs: true }, 'manifest');
@@ -43986,7 +43986,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
         const unpacked = await unpackArtifact(checking, verified, folder);
         const { staged } = unpacked;
         const tree = { ...unpacked.tree, files: [...unpacked.tree.files] };
-        const part = supplier_partOf({ staged, tree }, source);
+        const part = subdirectoryPart({ staged, tree }, source);
         const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined;
         const decided = decideVersion(found, pluginYaml);
         const { version } = decided;
@@ -43995,7 +43995,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
         if (!isPinned)
             refuseReused(offered, past.history);
         if (source.version === 'latest' && !request.allowDowngrade)
-            request_refuseOlder(offered, past);
+            refuseOlder(offered, past);
         const cost = { received: found.served.artifact.size, tree };
         return { ...part, ...offered, cost };
     }
@@ -44003,7 +44003,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
         file.close();
     }
 }
-function supplier_partOf({ staged, tree }, { slug, subdirectory }) {
+function subdirectoryPart({ staged, tree }, { slug, subdirectory }) {
     if (subdirectory === undefined)
         return { staged, tree };
     if (!tree.directories.includes(subdirectory)) {
@@ -44058,7 +44058,7 @@ class SourceSupplier {
     async #fetch(wanted, name) {
         const { part, folder } = wanted;
         const { source } = part;
-        this.#tools.log.info(`${name}: fetching ${supplier_describe(source)}.`);
+        this.#tools.log.info(`${name}: fetching ${describeSource(source)}.`);
         const context = { request: { ...this.#request, ...this.#budget.left }, tools: this.#tools };
         if (source.from === 'marketplace') {
             const { cost, ...supplied } = await fetchFromMarketplace(context, source, {
@@ -44074,7 +44074,7 @@ class SourceSupplier {
         return { staged, tree, version: undefined, source: { from: source.url, id: commit } };
     }
 }
-function supplier_describe(source) {
+function describeSource(source) {
     const below = source.subdirectory === undefined ? '' : `, subdirectory ${source.subdirectory}`;
     return source.from === 'git'
         ? `${source.url} at ${source.ref}${below}`
@@ -44253,7 +44253,7 @@ const recover_POLL_MS = 500;
  * A program for the host itself, to run at boot. Recovers the host after a dead run, and does nothing else. Has no
  * credentials, so the report to the hub waits in the outbox for the next run. Sets the exit code.
  */
-async function recover_recover() {
+async function recover() {
     const command = readCommand();
     if (command === undefined)
         return;
@@ -44329,7 +44329,7 @@ function hostHere(address, log) {
         deploymentId: (0,external_node_crypto_namespaceObject.randomUUID)(),
         grace: endlessGrace(),
     };
-    const host = hostOf(tools, { ...address, sender: undefined });
+    const host = hostContextOf(tools, { ...address, sender: undefined });
     return {
         ...host,
         sharedRoot: { isAllowed: address.allowSharedRoot, option: '--allow-shared-root' },
@@ -44455,7 +44455,7 @@ function requireDirectory(path) {
 
 
 /** DeploymentError `no_snapshot` for a subject that is not installed. */
-function refusals_notInstalled(subject) {
+function notInstalled(subject) {
     const [name, inputs] = subject.contract === 'project'
         ? [`The project ${subject.projectId}`, 'project-id']
         : [placeName(placeOf(subject)), 'kind, id'];
@@ -44466,7 +44466,7 @@ function noSnapshot(row, { toVersion, known }) {
     const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the current version'}`;
     const asked = toVersion === undefined ? earlier : ` ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
-    const versions = [...new Set(known.map(refusals_describe))];
+    const versions = [...new Set(known.map(describeSnapshot))];
     const these = versions.length === 1
         ? 'this version, even if it is later than the installed one'
         : 'one of these, even a later one';
@@ -44526,11 +44526,12 @@ function ofProject(place, slug) {
 function otherSlug(place, names) {
     return new ConfigError('invalid_input', `slug is ${names.slug}, but ${placeName(place)} was installed from the slug ${names.installed}: nothing was changed. Correct slug in the step's "with:".`);
 }
-function refusals_describe({ version, modified }) {
+function describeSnapshot({ version, modified }) {
     return `${version ?? 'an unknown version'}${modified ? ' (modified)' : ''}`;
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/plan.js
+
 
 
 
@@ -44590,11 +44591,11 @@ async function readySteps(rollback, target, { plan, hostConfig }) {
         rollback.record.planSteps(steps);
         return { steps, skipped: new Set() };
     }
-    const { bound, skipped } = readyPlan(plan, hostConfig, () => plan_bindPlan(rollback, target, plan));
+    const { bound, skipped } = readyPlan(plan, hostConfig, () => bindRollbackPlan(rollback, target, plan));
     rollback.record.planSteps(bound.steps);
     return { steps: bound.steps, skipped };
 }
-function plan_bindPlan({ request }, target, plan) {
+function bindRollbackPlan({ request }, target, plan) {
     const { subject } = request;
     if (subject.contract === 'project')
         return bindToProject(target, plan);
@@ -44702,7 +44703,6 @@ function checkStep({ id, service, seconds = 0 }) {
 function uniqueById(steps) {
     return [...new Map(steps.map(step => [step.id, step])).values()];
 }
-const plan_PLUGIN_YAML = 'plugin.yaml';
 /**
  * Compares the content of each snapshot to restore with its record. Throws DeploymentError `snapshot_modified` if a
  * file differs or there is no usable record, and `inconsistent` if a row names a different version than the files.
@@ -44713,15 +44713,15 @@ async function verifySnapshots(rollback, { parts }) {
             await verifySnapshot(rollback, part);
     for (const part of parts)
         if (part.retained !== undefined)
-            plan_verifyVersion(rollback, part);
+            verifyRestoredVersion(rollback, part);
 }
 /**
  * Compares the recorded version of a plugin with its plugin.yaml. Skips a part of a project, because the manifest may
  * give it another version. Also skips a snapshot or plugin.yaml that may have been changed on the host.
  */
-function plan_verifyVersion({ layout, request }, part) {
+function verifyRestoredVersion({ layout, request }, part) {
     const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained);
-    if (!isOwn || isBelow(part.keepPaths)(plan_PLUGIN_YAML))
+    if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML))
         return;
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
     const { version } = readPluginYaml(root);
@@ -44731,7 +44731,7 @@ function plan_verifyVersion({ layout, request }, part) {
 async function verifySnapshot({ layout, tools }, part) {
     const { retained, keepPaths } = part;
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
-    const tree = { root, keepPaths, identity: record_identityOf(retained) };
+    const tree = { root, keepPaths, identity: identityOf(retained) };
     const compared = compareRecorded(layout, tree, { byContent: true, signal: tools.signal });
     const difference = await compared.catch(error => {
         throw error instanceof TreeRecordDamage ? damagedRecord(root, error.message) : error;
@@ -44739,14 +44739,14 @@ async function verifySnapshot({ layout, tools }, part) {
     if (difference === undefined)
         throw unrecorded(root);
     if (isModified(difference))
-        throw modifiedSnapshot(root, plan_inWords(difference));
+        throw modifiedSnapshot(root, differenceInWords(difference));
     const restored = `${placeName(part)} ${part.version}`;
     if (retained.modified)
         tools.log.warning(`${restored} contains changes that were made on this host, and is restored with them.`);
     else
         tools.log.did(`${restored} as it was installed`);
 }
-function plan_inWords({ changed, removed, added, instead }) {
+function differenceInWords({ changed, removed, added, instead }) {
     if (instead !== undefined)
         return INSTEAD_WORDS[instead];
     const named = [
@@ -44781,7 +44781,7 @@ function plan_inWords({ changed, removed, added, instead }) {
  * `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, and ConfigError `invalid_input` if a slug other
  * than the requested one is installed.
  */
-async function target_findTarget(rollback) {
+async function findTarget(rollback) {
     const { record, request } = rollback;
     const target = await choose(rollback);
     const { version } = target;
@@ -44811,7 +44811,7 @@ async function choose(rollback) {
     const rows = await deployment_noteInstalledVersion(rollback);
     const [row] = rows;
     if (row === undefined)
-        throw refusals_notInstalled(subject);
+        throw notInstalled(subject);
     return subject.contract === 'project'
         ? await findProjectTarget(rollback, subject.projectId, rows)
         : await findPartTarget(rollback, target_choosePlace(rollback, row), row);
@@ -44870,8 +44870,8 @@ async function findPartTarget(rollback, place, row) {
 async function choosePart(rollback, { place, origin, row }) {
     const { toVersion } = rollback.request;
     const present = placeOf(presentRow(rollback.layout, row, place.directory));
-    if (target_isNamed(row.version, toVersion) && (await target_isIntact(rollback, present)))
-        return keepInstalled(rollback, { place, origin, returning: target_versionIn(row) });
+    if (isAskedVersion(row.version, toVersion) && (await isPlaceIntact(rollback, present)))
+        return keepInstalled(rollback, { place, origin, returning: returningVersion(row) });
     const snapshot = chooseSnapshot(rollback, place, row);
     const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot;
     return takeRetained(rollback, { place, origin, returning }, snapshot);
@@ -44887,7 +44887,7 @@ function chooseSnapshot({ layout, request }, place, row) {
     const { toVersion } = request;
     const folder = snapshotsPath(layout, place);
     const known = existingSnapshots(folder, snapshotsFrom(row, row));
-    const asked = known.filter(snapshot => toVersion === undefined ? target_isEarlier(snapshot, row) : target_isNamed(snapshot.version, toVersion));
+    const asked = known.filter(snapshot => toVersion === undefined ? isEarlier(snapshot, row) : isAskedVersion(snapshot.version, toVersion));
     const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
     const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
     if (chosen !== undefined)
@@ -44897,16 +44897,16 @@ function chooseSnapshot({ layout, request }, place, row) {
         throw unrecorded((0,external_node_path_namespaceObject.join)(folder, unknown.name));
     throw noSnapshot(row, { toVersion, known });
 }
-function target_isNamed(version, asked) {
+function isAskedVersion(version, asked) {
     return version !== null && asked !== undefined && isSameVersion(version, asked);
 }
-function target_versionIn(row) {
+function returningVersion(row) {
     const { contract: _, kind: __, slug: ___, id: ____, directory: _____, keep_paths: ______, ...version } = row;
     const { snapshots: _______, ...installed } = version;
     return installed;
 }
 /** Compares the times of the first installations, which a rollback does not change. */
-function target_isEarlier(snapshot, row) {
+function isEarlier(snapshot, row) {
     return (snapshot.installed_at ?? '') < (row.installed_at ?? '');
 }
 /**
@@ -44946,7 +44946,7 @@ async function target_chooseVersion(rollback, slug) {
         const found = await findParts(rollback, version);
         if (found.missing.length === 0)
             return { version: version.version, parts: found.parts };
-        lacking.push(`${target_describe(version)} needs ${found.missing.join(', ')}`);
+        lacking.push(`${describeProjectVersion(version)} needs ${found.missing.join(', ')}`);
     }
     if (lacking.length > 0)
         throw missingParts(slug, lacking);
@@ -44967,7 +44967,7 @@ function candidatesOf(known, toVersion) {
     const asked = earlier.filter(isAsked);
     return asked.length === 0 ? [present] : asked;
 }
-function target_describe({ version, parts }) {
+function describeProjectVersion({ version, parts }) {
     const sourced = parts.filter(({ source }) => source !== undefined);
     if (sourced.length === 0)
         return version;
@@ -44986,7 +44986,7 @@ async function findParts(rollback, { slug, parts }) {
     const found = [];
     const missing = [];
     for (const part of parts) {
-        const target = await target_findPart(rollback, { contract: 'project', slug }, part);
+        const target = await findTargetPart(rollback, { contract: 'project', slug }, part);
         if (typeof target === 'string')
             missing.push(target);
         else
@@ -44995,7 +44995,7 @@ async function findParts(rollback, { slug, parts }) {
     return { parts: found, missing };
 }
 /** Returns the part, or a description of what is missing if the part cannot be restored. */
-async function target_findPart(rollback, origin, part) {
+async function findTargetPart(rollback, origin, part) {
     const { kind: _, id: __, directory: ___, ...returning } = part;
     const place = placeOf(part);
     const target = { place, origin, returning };
@@ -45003,7 +45003,7 @@ async function target_findPart(rollback, origin, part) {
     const row = findInstalled(record.installed, place);
     if (row !== undefined && isFrom(row, origin) && isSameTree(row, part)) {
         const present = placeOf(presentRow(rollback.layout, row, place.directory));
-        return (await target_isIntact(rollback, present)) ? keepInstalled(rollback, target) : changedPart(place);
+        return (await isPlaceIntact(rollback, present)) ? keepInstalled(rollback, target) : changedPart(place);
     }
     const retained = findInstalled([...record.installed, ...record.removed], place);
     const snapshots = retained === undefined ? [] : snapshotsFrom(retained, origin);
@@ -45023,14 +45023,14 @@ function lostPart(place, { version }, snapshots) {
         : `${placeName(place)} (snapshot ${modified.name} was changed on this host)`;
 }
 /** True if no file of the version installed in a place is missing or changed. Additional files do no harm. */
-async function target_isIntact({ drift }, place) {
+async function isPlaceIntact({ drift }, place) {
     const found = await drift.of(place);
     return found !== undefined && isOnlyAdded(found);
 }
 /** Builds a part that stays in its place. */
 function keepInstalled({ layout }, { place, returning }) {
     const previous = readPreviousInstall(layout, place);
-    return { ...place, ...target_versionOf(returning), previous, intact: record_identityOf(returning), returning };
+    return { ...place, ...targetVersion(returning), previous, intact: identityOf(returning), returning };
 }
 /**
  * Builds a part whose snapshot returns, together with the host's own files that this or a later snapshot contains.
@@ -45041,9 +45041,9 @@ function takeRetained({ layout, keepPaths }, { place, origin, returning }, retai
     const previous = readPreviousInstall(layout, place);
     const newest = findLeftBehind(layout, { ...place, previous }, origin);
     const leftBehind = newest === (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), retained.name) ? undefined : newest;
-    return { ...place, ...target_versionOf(returning), previous, retained, returning, keepPaths: allPaths, leftBehind };
+    return { ...place, ...targetVersion(returning), previous, retained, returning, keepPaths: allPaths, leftBehind };
 }
-function target_versionOf({ version, artifact_sha256: artifactSha256, }) {
+function targetVersion({ version, artifact_sha256: artifactSha256, }) {
     return { version: version ?? 'unknown', artifactSha256 };
 }
 
@@ -45081,7 +45081,7 @@ class RollbackFlow {
     async check() {
         const rows = await deployment_noteInstalledVersion(this.#rollback);
         if (rows.length === 0)
-            throw refusals_notInstalled(this.#rollback.request.subject);
+            throw notInstalled(this.#rollback.request.subject);
         return await parseFiles(this.#rollback);
     }
     /** All that a rollback needs is on the host. */
@@ -45089,7 +45089,7 @@ class RollbackFlow {
         const rollback = this.#rollback;
         const { log } = rollback.tools;
         await rollback.enter('finding_snapshots');
-        const target = await target_findTarget(rollback);
+        const target = await findTarget(rollback);
         log.did(`${target.version} of ${countInWords(target.parts.length, 'part')}`);
         await rollback.enter('verifying_snapshots');
         await verifySnapshots(rollback, target);
@@ -45133,7 +45133,7 @@ class RollbackFlow {
 
 
 
-const ROLLBACK = deployment_subjectOf(({ access }, { wires }) => access && createReportSender(createMarketplaceClient(wires.reportWire, access), access));
+const ROLLBACK = deployment_subjectOf(({ access }, { wires }) => access && createMarketplaceSender(createMarketplaceClient(wires.reportWire, access), access));
 /**
  * The rollback action: reads inputs, restores one version, and sets outputs. Fails the step unless everything
  * succeeded.
@@ -45382,7 +45382,7 @@ async function driftOf(setting, row, activity) {
         return waiting('a deployment is currently changing this host');
     if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
         return waiting('an interrupted deployment of this part is waiting for its recovery');
-    return await checkPart(setting, row);
+    return await comparePart(setting, row);
 }
 function waiting(why) {
     return { kind: 'not compared', why, isPassing: true };
@@ -45416,7 +45416,7 @@ async function readActivity(layout, signal) {
 /** Returns a text that changes whenever a deployment begins, announces its first change, commits or ends. */
 function readTraces(layout) {
     const { own, installed } = layout;
-    return [status_stampOf(own), status_stampOf(installed), isAnnounced(layout)].join();
+    return [settingsStamp(own), settingsStamp(installed), isAnnounced(layout)].join();
 }
 function interruptedRun(layout, records) {
     const deployment = `The ${nameRun(factsIn(records))}`;
@@ -45434,7 +45434,7 @@ function factsIn(records) {
     const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));
     return Object.assign({}, ...facts);
 }
-function status_stampOf(path) {
+function settingsStamp(path) {
     try {
         const { ino, size, mtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
         return `${ino} ${size} ${mtimeNs}`;
@@ -45450,7 +45450,7 @@ function status_stampOf(path) {
  * a reason if they could not be compared. Does not read a file whose inode and times show that it is unchanged. Throws
  * only the signal's reason.
  */
-async function checkPart(setting, row) {
+async function comparePart(setting, row) {
     const { layout, signal } = setting;
     try {
         const instead = findNoDirectory(installPath(layout, placeOf(row)));
@@ -45460,7 +45460,7 @@ async function checkPart(setting, row) {
     }
     catch (error) {
         signal.throwIfAborted();
-        return { kind: 'not compared', why: drift_reasonOf(error, layout, row), isPassing: false };
+        return { kind: 'not compared', why: whyNotCompared(error, layout, row), isPassing: false };
     }
 }
 async function status_compare(setting, row) {
@@ -45570,7 +45570,7 @@ function findingsOf(inspection) {
     return [
         ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
         ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
-        ...status_describeDrift(inspection),
+        ...describeDriftOfParts(inspection),
         ...describePending(parts),
     ];
 }
@@ -45578,7 +45578,7 @@ function findingsOf(inspection) {
  * Describes the files that differ, then the parts that were restored from a modified snapshot, then those that could
  * not be compared.
  */
-function status_describeDrift({ parts }) {
+function describeDriftOfParts({ parts }) {
     const names = parts.flatMap(part => status_namesIn(part));
     const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0);
     const listed = names
@@ -45929,12 +45929,12 @@ async function checkArtifact(gate) {
     const { tools, facts } = gate;
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
     try {
-        await gate_enter(tools, 'fetching');
+        await enter(tools, 'fetching');
         const found = await obtain(gate, file.fd);
         const { artifact, repo } = found.served;
         Object.assign(facts, { sha256: artifact.sha256, size: artifact.size, repo });
         tools.log.did(bytesInWords(artifact.size));
-        await gate_enter(tools, 'verifying_signature');
+        await enter(tools, 'verifying_signature');
         const verified = verifyServed(gate, found.served);
         await inPrivateFolder(tools, async (folder) => await checkContent(gate, { ...found, verified }, folder));
     }
@@ -45959,12 +45959,12 @@ async function obtain({ request, tools, facts }, fd) {
 }
 async function checkContent(gate, found, folder) {
     const { tools, facts, files, plan } = gate;
-    await gate_enter(tools, 'extracting');
+    await enter(tools, 'extracting');
     const unpacked = await unpackArtifact(gate, found.verified, folder);
     Object.assign(facts, { files: unpacked.tree.files.length, bytes: unpacked.tree.bytes });
-    gate_checkVersion(gate, found, unpacked.pluginYaml);
+    noteVersion(gate, found, unpacked.pluginYaml);
     await checkSignable(unpacked);
-    await gate_enter(tools, 'loading_plan');
+    await enter(tools, 'loading_plan');
     if (plan !== undefined)
         bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths);
 }
@@ -45972,7 +45972,7 @@ async function checkContent(gate, found, folder) {
  * Checks and notes the version of the artifact. Does nothing for a local file if neither the request nor the artifact's
  * `plugin.yaml` names a version.
  */
-function gate_checkVersion({ request, tools, facts }, found, pluginYaml) {
+function noteVersion({ request, tools, facts }, found, pluginYaml) {
     if ('path' in request.source && found.asked === undefined && pluginYaml?.version === undefined)
         return;
     const decided = decideVersion(found, pluginYaml);
@@ -45995,7 +45995,7 @@ function note(facts, { version, source }) {
  * Lets signals that have arrived take effect. Throws the abort reason if one of them cancels the run; otherwise logs
  * the name of a deployment's state.
  */
-async function gate_enter({ log, signal }, state) {
+async function enter({ log, signal }, state) {
     await hearSignals();
     signal.throwIfAborted();
     log.group(state);
@@ -46029,7 +46029,6 @@ function gate_causeOf({ signal, runner }, thrown) {
     return isOfSystem ? toHostError(thrown, `checking the artifact in ${runner.temporaryFolder}`) : toDeployError(thrown);
 }
 const READ_BYTES = 256 * 1024;
-const gate_readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.read);
 /**
  * Copies a file of the workspace into a file that no other process can reach. Exactly the verified bytes are then used,
  * even if the original changes afterwards. Throws SignatureError `invalid_signature_format`, ConfigError
@@ -46094,7 +46093,7 @@ async function* piecesOf(file, total, signal) {
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
     for (let position = 0; position <= total;) {
         signal.throwIfAborted();
-        const { bytesRead } = await gate_readAt(file, buffer, 0, Math.min(READ_BYTES, total + 1 - position), position);
+        const { bytesRead } = await readAt(file, buffer, 0, Math.min(READ_BYTES, total + 1 - position), position);
         if (bytesRead === 0)
             return;
         position += bytesRead;
@@ -46353,7 +46352,7 @@ function readLocalFile(read) {
 async function act(inputs, tools) {
     const subject = verify_subjectOf(inputs);
     tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code });
-    const result = await verify_check(inputs, tools);
+    const result = await runGate(inputs, tools);
     const { error } = result;
     const summary = buildVerifySummary(subject, result, tools.notes);
     return {
@@ -46363,8 +46362,8 @@ async function act(inputs, tools) {
         error,
     };
 }
-async function verify_check(inputs, tools) {
-    const error = verify_refusalOf(inputs);
+async function runGate(inputs, tools) {
+    const error = inputRefusal(inputs);
     if (error !== undefined)
         return { facts: {}, error };
     const { log, signal, saveState } = tools;
@@ -46373,7 +46372,7 @@ async function verify_check(inputs, tools) {
     return await checkRelease(inputs.request, { ...tools, wire, onFolder });
 }
 /** The error for inputs that cannot be used. An insecure base is refused before anything is sent. */
-function verify_refusalOf({ problems, request, connection }) {
+function inputRefusal({ problems, request, connection }) {
     if (problems.length > 0)
         return inputError(problems);
     const source = request.artifact?.source;

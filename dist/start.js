@@ -7985,12 +7985,12 @@ class time_slice_TimeSlice {
         }
     }
 }
-const WINDOW_BYTES = (/* unused pure expression or super */ null && (1024 * 1024));
+const HASH_WINDOW_BYTES = (/* unused pure expression or super */ null && (1024 * 1024));
 /** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
 const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | external_node_fs_namespaceObject.constants.O_NOFOLLOW;
 /** Hashes many files one after another through one buffer, in slices between which signals are handled. */
 class FileDigester {
-    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #window = Buffer.allocUnsafeSlow(HASH_WINDOW_BYTES);
     #slice;
     constructor(signal) {
         this.#slice = new time_slice_TimeSlice(signal);
@@ -8094,7 +8094,7 @@ function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
         const path = `${listing.prefix}${name}`;
         if (isLeftOut(path))
             continue;
-        const below = listing.directories.has(name) ? yield* enter(root, listing, name) : undefined;
+        const below = listing.directories.has(name) ? yield* enterDirectory(root, listing, name) : undefined;
         if (below === undefined) {
             const item = describeItemSync(root, path);
             onStamp?.(path, item?.stamp ?? '');
@@ -8136,7 +8136,7 @@ function* listAhead(root, top, isLeftOut) {
  * Returns the current listing of a directory, or undefined if the directory cannot be listed. Returns the earlier
  * listing if the directory still has the same stamp. In any case, removes the earlier listing from `above`.
  */
-function* enter(root, above, name) {
+function* enterDirectory(root, above, name) {
     const at = `${root}/${above.prefix}${name}`;
     const listed = above.directories.get(name);
     above.directories.set(name, undefined);
@@ -8213,7 +8213,7 @@ async function walkTree(root, skip = new Set()) {
             if (entry.isDirectory())
                 pending.push(path);
             else
-                found.push(...(await walk_describe(root, path)));
+                found.push(...(await entriesAt(root, path)));
         }
     }
     return found.sort((a, b) => comparePaths(a.path, b.path));
@@ -8248,7 +8248,7 @@ async function listDirectory(path) {
     }
 }
 /** Returns an empty list if another process has just removed the item. */
-async function walk_describe(root, path) {
+async function entriesAt(root, path) {
     try {
         const stat = await promises.lstat(join(root, path));
         if (stat.isSymbolicLink())
@@ -8724,15 +8724,15 @@ const GROUP_AND_OTHERS_WRITE = 0o022;
  */
 function decidersOf(path, us) {
     const { way, end } = walkPath(path);
-    const before = way.map(visited => judge(visited, { us, isEnd: false }));
-    return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
+    const before = way.map(visited => deciderOf(visited, { us, isEnd: false }));
+    return end?.stat.isDirectory() ? [...before, deciderOf(end, { us, isEnd: true })] : before;
 }
 /** In a sticky directory, other users can rename and remove only their own files. */
 function isSticky({ mode }) {
     return (mode & STICKY) !== 0;
 }
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
-function judge(visited, { us, isEnd }) {
+function deciderOf(visited, { us, isEnd }) {
     const { uid, mode } = visited.stat;
     // The mode of a symlink has no meaning.
     const isFixed = visited.stat.isSymbolicLink() || (!isEnd && isSticky(visited.stat));

@@ -59,14 +59,14 @@ function makeIfMissing(folder: string, mode: number): void {
   }
 }
 
-const PIECE_BYTES = 256 * 1024
+const READ_PIECE_BYTES = 256 * 1024
 
 /** Yields a file's bytes in pieces of at most 256 KiB, each in its own memory. */
 export function* readPieces(path: string): Generator<Buffer> {
   const fd = openSync(path, 'r')
   try {
     for (;;) {
-      const piece = Buffer.allocUnsafe(PIECE_BYTES)
+      const piece = Buffer.allocUnsafe(READ_PIECE_BYTES)
       const length = readSync(fd, piece)
       if (length === 0) return
       yield piece.subarray(0, length)

@@ -4,6 +4,7 @@ import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'nod
 import { promisify } from 'node:util'
 import AdmZip from 'adm-zip'
 import { HubError } from '../errors.ts'
+import { MAX_ARCHIVE_BYTES, MAX_ENTRIES } from './entries.ts'
 
 const SYMLINK_MODE = 0o120777
 const EARLIEST_ZIP_TIME = new Date(1980, 0, 1)
@@ -15,7 +16,6 @@ const PRIVATE_KEY_PEM = /-----BEGIN [A-Z ]*PRIVATE KEY-----/
 
 /** A host's default limit for the extracted files (contract 4.3). The packed files are all in memory for a moment. */
 const MAX_FILE_BYTES = 2 * 1024 ** 3
-const MAX_ENTRIES = 100_000
 
 /** A ZIP of a folder. `leftOut` lists the paths that are not in it, relative to the folder, with `/`. */
 interface FolderArchive {
@@ -77,7 +77,7 @@ function addPath(packing: Packing, path: string): void {
   const found = lstatSync(path)
   if (isLeftOut(path, found)) return void packing.leftOut.push(entryName)
   if (found.isFile()) packing.fileBytes += found.size
-  requireRoom(packing)
+  requireZipRoom(packing)
   if (found.isDirectory()) {
     addEntry(packing.zip, { name: `${entryName}/`, content: Buffer.alloc(0), mode: 0o755 })
     addFolder(packing, path)
@@ -92,7 +92,7 @@ function addPath(packing: Packing, path: string): void {
 }
 
 /** Checks the limits before a file is read, because the publisher may have named a home folder by mistake. */
-function requireRoom({ root, zip, fileBytes }: Packing): void {
+function requireZipRoom({ root, zip, fileBytes }: Packing): void {
   const isTooLarge = fileBytes > MAX_FILE_BYTES
   if (!isTooLarge && zip.getEntryCount() < MAX_ENTRIES) return
   const most = isTooLarge ? `more than ${MAX_FILE_BYTES} bytes` : `more than ${MAX_ENTRIES} entries`
@@ -153,7 +153,6 @@ function isInside(root: string, path: string): boolean {
 }
 
 const run = promisify(execFile)
-const MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 
 export interface GitSource {
   /** The path of a local repository, bare or not. */

@@ -25,7 +25,7 @@ interface Restored {
  * backup. Throws HubError 400 if the backup cannot be read or is not a complete backup of a hub, or if the system
  * cannot write a file. If the signal is aborted, rejects and leaves no file behind.
  */
-export async function restore(file: string, dataDir: string, signal: AbortSignal): Promise<Restored> {
+export async function restoreBackup(file: string, dataDir: string, signal: AbortSignal): Promise<Restored> {
   await requireReadable(file)
   const folder = await newDataFolder(dataDir).catch(error => {
     throw refusal(dataDir, error)

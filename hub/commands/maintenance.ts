@@ -1,5 +1,5 @@
 import { backUp } from '../backup/backup.ts'
-import { restore as restoreBackup } from '../backup/restore.ts'
+import { restoreBackup } from '../backup/restore.ts'
 import { HubError, UsageError } from '../errors.ts'
 import { pruneReports } from '../marketplace/reports.ts'
 import { pruneProjectReports } from '../project/reports.ts'

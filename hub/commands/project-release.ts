@@ -132,7 +132,7 @@ const OPTIONS = {
 } as const
 type Values = ReturnType<typeof parseCommandLine<typeof OPTIONS>>['values']
 
-export const publish: Command = {
+export const publishRelease: Command = {
   summary: 'publishes a version, from a source folder or a sealed file',
   usage: `npm run hub -- project publish --source DIR --version V --signing-key FILE [options]
 npm run hub -- project publish --sealed FILE [options]

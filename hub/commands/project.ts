@@ -30,7 +30,7 @@ import {
   withStore,
 } from './command.ts'
 import { parseCommandLine, requireForm, requireOption } from './command-line.ts'
-import { keygen, publish, seal } from './project-release.ts'
+import { keygen, publishRelease, seal } from './project-release.ts'
 
 const create: Command = {
   summary: 'creates a project and prints its id',
@@ -61,7 +61,7 @@ const list = listCommand({
   toRow: projectRow,
 })
 
-const versions = listCommand({
+const projectVersions = listCommand({
   name: 'project versions',
   summary: 'lists the published versions',
   heading: VERSION_HEADING,
@@ -69,7 +69,7 @@ const versions = listCommand({
   toRow: versionRow,
 })
 
-const keys = listCommand({
+const projectKeys = listCommand({
   name: 'project keys',
   summary: 'lists dev keys and deployment credentials, without their values',
   heading: KEY_HEADING,
@@ -172,13 +172,13 @@ function chooseRevocation(id: string | undefined, { 'project-id': projectId, ver
   if ((id === undefined) === (projectId === undefined) || (id !== undefined && version !== undefined)) {
     throw new UsageError('Name what to revoke: an ID, --project-id alone, or --project-id with --version.')
   }
-  if (id !== undefined) return store => revokeKey(store, id)
+  if (id !== undefined) return store => revokeKeyOfProject(store, id)
   const project_id = projectId ?? ''
   if (version === undefined) return store => revokeKeys(store, project_id)
   return store => revokeVersion(store, { project_id, version })
 }
 
-function revokeKey(store: Store, id: string): string {
+function revokeKeyOfProject(store: Store, id: string): string {
   const { purpose, name, project_id } = revokeProjectKey(store, id)
   return `Revoked the ${KEY_TITLES[purpose]} ${id} (${name}) of the project ${project_id}.`
 }
@@ -197,5 +197,16 @@ function revokeVersion(store: Store, id: ProjectVersionId): string {
 export const project: CommandGroup = {
   name: 'npm run hub -- project',
   summary: 'seals, publishes and revokes projects: sets of plugins and extensions',
-  commands: { create, list, keygen, seal, publish, versions, devkey, credential, keys, revoke },
+  commands: {
+    create,
+    list,
+    keygen,
+    seal,
+    publish: publishRelease,
+    versions: projectVersions,
+    devkey,
+    credential,
+    keys: projectKeys,
+    revoke,
+  },
 }

@@ -126,7 +126,7 @@ function countFleet(store: Store): FleetCounts {
 }
 
 const listingSchema = z.object({ kind: z.string(), slug: z.string(), hosts: z.number() })
-const versionSchema = z.object({ version: z.string().nullable(), hosts: z.number() })
+const versionCountSchema = z.object({ version: z.string().nullable(), hosts: z.number() })
 
 function countVersions(store: Store, listing: z.infer<typeof listingSchema>): ListingCount {
   const rows = store.db
@@ -135,7 +135,7 @@ function countVersions(store: Store, listing: z.infer<typeof listingSchema>): Li
        GROUP BY running_version ORDER BY hosts DESC, running_version DESC LIMIT ?`,
     )
     .all(listing.kind, listing.slug, MAX_VERSIONS_COUNTED)
-  return { ...listing, versions: rows.map(row => versionSchema.parse(row)) }
+  return { ...listing, versions: rows.map(row => versionCountSchema.parse(row)) }
 }
 
 function count({ db }: Store, from: string, values: readonly string[] = []): number {

@@ -17,7 +17,7 @@ export function fleetCounts(counts: FleetCounts): Html {
   if (hosts > 0) parts.push(attention(hostsThatNeedAttention))
   if (unknown > 0) parts.push(html`${number(unknown)} unknown ${unknown === 1 ? 'name' : 'names'}`)
   const [only] = listings
-  if (listings.length === 1 && moreListings === 0 && only !== undefined) parts.push(versions(only))
+  if (listings.length === 1 && moreListings === 0 && only !== undefined) parts.push(versionCounts(only))
   return html`<p class="counts">${joined(parts, ' · ')}</p>${listings.length > 1 ? listingLines(counts) : ''}`
 }
 
@@ -38,11 +38,11 @@ function attention(hosts: number): Html {
 }
 
 function listingLines({ listings, moreListings }: FleetCounts): Html {
-  return html`<ul class="listings">${listings.map(listing => html`<li><b>${listing.slug}</b>: ${versions(listing)}</li>`)}
+  return html`<ul class="listings">${listings.map(listing => html`<li><b>${listing.slug}</b>: ${versionCounts(listing)}</li>`)}
 ${moreListings > 0 ? html`<li>and ${number(moreListings)} more</li>` : ''}</ul>`
 }
 
-function versions({ versions, hosts }: ListingCount): Html {
+function versionCounts({ versions, hosts }: ListingCount): Html {
   const counted = versions.map(({ version, hosts }) =>
     version === null ? html`${number(hosts)} without a success` : html`${number(hosts)} on ${shortened(version)}`,
   )

@@ -4,7 +4,7 @@ import { HubError } from '../errors.ts'
 import { labelSchema, newestFirst, parseInput } from '../names.ts'
 import { inTransaction, type Store } from '../store.ts'
 
-const projectVersionSchema = z.object({
+const storedVersionSchema = z.object({
   project_id: z.string(),
   version: z.string(),
   sha256: z.string(),
@@ -22,7 +22,7 @@ export interface ProjectVersionId {
 }
 
 /** A sealed version, without its DEK; `signature` and `signer_public_key` are base64 (contract 2.2). */
-export type ProjectVersion = z.infer<typeof projectVersionSchema>
+export type ProjectVersion = z.infer<typeof storedVersionSchema>
 
 const createdProjectSchema = z.object({ project_id: z.string(), name: z.string(), created_at: z.string() })
 export type CreatedProject = z.infer<typeof createdProjectSchema>
@@ -37,7 +37,7 @@ export interface Project {
 const ID_PREFIX = 'prj_'
 const ID_CHARS = 20
 
-const COLUMNS = projectVersionSchema.keyof().options.join(', ')
+const COLUMNS = storedVersionSchema.keyof().options.join(', ')
 
 /** Creates a project, with an id that every client of the contract accepts. Publishes nothing. */
 export function createProject(store: Store, name: string): CreatedProject {
@@ -159,7 +159,7 @@ function findVersions(store: Store, projectId: string): ProjectVersion[] {
 }
 
 function parseRows(rows: unknown[]): ProjectVersion[] {
-  return rows.map(row => projectVersionSchema.parse(row))
+  return rows.map(row => storedVersionSchema.parse(row))
 }
 
 function saveVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {

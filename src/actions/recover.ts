@@ -18,11 +18,11 @@ import { requireOwnKinds, UntouchableHostError } from '../install/host/ownership
 import { nameUser, otherWriters, walkPath } from '../install/host/permissions.ts'
 import { readHostRecord } from '../install/host/record.ts'
 import { isAnyPending, recoverHost } from '../install/recovery/recover-host.ts'
-import type { Host } from '../install/reports/host.ts'
-import { hostOf } from '../install/run/deployment.ts'
+import type { HostContext } from '../install/reports/host.ts'
+import { hostContextOf } from '../install/run/deployment.ts'
 import type { ServiceChange } from '../install/services/changes.ts'
 import { isOwnUnitStarting, notifyReady, readServiceState } from '../install/services/supervise.ts'
-import type { FilesRestored } from '../install/transaction/rollback.ts'
+import type { OnFilesRestored } from '../install/transaction/rollback.ts'
 import { readRunnerFacts } from '../runner/files.ts'
 import { lockTimeoutSchema } from '../runner/host-inputs.ts'
 import { leadsIntoRoot, projectRootSchema, readStart } from '../runner/inputs.ts'
@@ -89,18 +89,18 @@ async function leaveAlone({ message }: UntouchableHostError, log: Log): Promise<
 }
 
 /** Throws DeploymentError `inconsistent` or `host_not_writable` if the next deployment would throw it. */
-function requireReadableRecord({ layout }: Host): void {
+function requireReadableRecord({ layout }: HostContext): void {
   requireOwnKinds(layout)
   readHostRecord(layout)
 }
 
-function sayNothingToRecover({ layout, log }: Host): void {
+function sayNothingToRecover({ layout, log }: HostContext): void {
   if (pathExistsSync(layout.own)) log.info(`Nothing to recover in ${layout.root}.`)
   // This is not an error, so that a host can start its services before its first deployment.
   else log.warning(`${layout.root} has no .hub-deploy, so no deployment is recorded there: is the path right?`)
 }
 
-function hostHere(address: Omit<RecoverCommand, 'lockTimeoutMs'>, log: Log): Host {
+function hostHere(address: Omit<RecoverCommand, 'lockTimeoutMs'>, log: Log): HostContext {
   const secrets = { redact: (text: string) => text, know() {}, hide() {} }
   const tools = {
     log,
@@ -110,7 +110,7 @@ function hostHere(address: Omit<RecoverCommand, 'lockTimeoutMs'>, log: Log): Hos
     deploymentId: randomUUID(),
     grace: endlessGrace(),
   }
-  const host = hostOf(tools, { ...address, sender: undefined })
+  const host = hostContextOf(tools, { ...address, sender: undefined })
   return {
     ...host,
     sharedRoot: { isAllowed: address.allowSharedRoot, option: '--allow-shared-root' },
@@ -119,7 +119,7 @@ function hostHere(address: Omit<RecoverCommand, 'lockTimeoutMs'>, log: Log): Hos
 }
 
 /** While files match no version, no unit that waits for this program may start. */
-const releaseServices: FilesRestored = async (isVerified, services) => {
+const releaseServices: OnFilesRestored = async (isVerified, services) => {
   const isBoot = isVerified && (await notifyReady())
   if (await isOwnUnitStarting()) return 'queued'
   if (isBoot) await Promise.all(services.map(awaitSupervisor))

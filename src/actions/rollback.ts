@@ -11,7 +11,7 @@ import {
 import { installPath, layoutOf, placeOf } from '../install/host/layout.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
 import { type Incomplete, refuse as refuseRun } from '../install/run/refuse.ts'
-import { createMarketplaceClient, createReportSender, type MarketplaceAccess } from '../marketplace/hub.ts'
+import { createMarketplaceClient, createMarketplaceSender, type MarketplaceAccess } from '../marketplace/hub.ts'
 import { parseRequestUrl } from '../net/policy.ts'
 import { type RollbackRequest, type RollbackSubject, subjectOf } from '../rollback/deployment.ts'
 import { rollBackVersion } from '../rollback/rollback.ts'
@@ -40,7 +40,8 @@ interface ReportedRollback extends RollbackRequest {
 export type RollbackInputs = StepInputs<Incomplete<ReportedRollback>>
 
 const ROLLBACK = subjectOf<ReportedRollback>(
-  ({ access }, { wires }) => access && createReportSender(createMarketplaceClient(wires.reportWire, access), access),
+  ({ access }, { wires }) =>
+    access && createMarketplaceSender(createMarketplaceClient(wires.reportWire, access), access),
 )
 
 /**

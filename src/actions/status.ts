@@ -162,10 +162,10 @@ function snapshotEntry({ shelf, id, row, path }: Inspection['snapshots'][number]
 }
 
 /** An entry of the output drift-details. */
-type DriftEntry = Readonly<Record<string, unknown>> & { readonly omitted?: number }
+type DriftDetails = Readonly<Record<string, unknown>> & { readonly omitted?: number }
 
 /** Lists every part that differs, with as many paths as fit into the output. */
-function driftEntries(parts: readonly InspectedPart[]): DriftEntry[] {
+function driftEntries(parts: readonly InspectedPart[]): DriftDetails[] {
   const room = { chars: MAX_OUTPUT_CHARS / 2 }
   return parts.filter(isPartDrifted).map(part => driftEntry(part, room))
 }
@@ -180,7 +180,7 @@ const LIST_OF = {
   writable: 'mode',
 } as const satisfies Record<How, string>
 
-function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: number }): DriftEntry {
+function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: number }): DriftDetails {
   const listed = { added: [] as string[], removed: [] as string[], changed: [] as string[], mode: [] as string[] }
   const replaced: string[] = []
   const named = { shelf, id, ...directoryOf(row), version: row.version ?? row.project_version }

@@ -218,7 +218,7 @@ function readLocalFile(read: InputReader) {
 async function act(inputs: VerifyInputs, tools: StepTools): Promise<StepEnd> {
   const subject = subjectOf(inputs)
   tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code })
-  const result = await check(inputs, tools)
+  const result = await runGate(inputs, tools)
   const { error } = result
   const summary = buildVerifySummary(subject, result, tools.notes)
   return {
@@ -229,8 +229,8 @@ async function act(inputs: VerifyInputs, tools: StepTools): Promise<StepEnd> {
   }
 }
 
-async function check(inputs: VerifyInputs, tools: StepTools): Promise<GateResult> {
-  const error = refusalOf(inputs)
+async function runGate(inputs: VerifyInputs, tools: StepTools): Promise<GateResult> {
+  const error = inputRefusal(inputs)
   if (error !== undefined) return { facts: {}, error }
   const { log, signal, saveState } = tools
   const onFolder = (path: string | undefined): void => saveState(FOLDER_STATE, path ?? '')
@@ -239,7 +239,7 @@ async function check(inputs: VerifyInputs, tools: StepTools): Promise<GateResult
 }
 
 /** The error for inputs that cannot be used. An insecure base is refused before anything is sent. */
-function refusalOf({ problems, request, connection }: VerifyInputs): DeployError | undefined {
+function inputRefusal({ problems, request, connection }: VerifyInputs): DeployError | undefined {
   if (problems.length > 0) return inputError(problems)
   const source = request.artifact?.source
   if (source === undefined || 'path' in source) return undefined

@@ -7,7 +7,7 @@ import {
   isSameVersion,
   withoutLeadingV,
 } from '../core/trust/versions.ts'
-import { type HostReport, type HostReports, type ReportSubject, timeOf } from './host-report.ts'
+import { completionTimeOf, type HostReport, type HostReports, type ReportSubject } from './host-report.ts'
 
 /** An operator's question about a fleet. */
 export interface FleetQuestion {
@@ -108,7 +108,7 @@ function standingOf(
     if (attempted === null) return 'unknown'
     if (isSameVersion(attempted, target)) return 'failed'
   }
-  return maxAgeMs !== undefined && isSilent(timeOf(report, now), now - maxAgeMs) ? 'silent' : 'current'
+  return maxAgeMs !== undefined && isSilent(completionTimeOf(report, now), now - maxAgeMs) ? 'silent' : 'current'
 }
 
 function isSilent(time: number | undefined, since: number): boolean {
@@ -129,7 +129,7 @@ function newestVersion(reports: readonly HostReport[], now: number): string | un
 function isAhead(report: HostReport, newest: HostReport | undefined, now: number): boolean {
   if (report.version === null || newest === undefined || newest.version === null) return newest === undefined
   const isOlder = isOlderVersion(newest.version, report.version)
-  return isOlder ?? (timeOf(report, now) ?? 0) > (timeOf(newest, now) ?? 0)
+  return isOlder ?? (completionTimeOf(report, now) ?? 0) > (completionTimeOf(newest, now) ?? 0)
 }
 
 /**

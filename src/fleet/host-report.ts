@@ -58,14 +58,14 @@ const rowSchema = z.lazy(() =>
     status: z.catch(z.enum(['success', 'failed', 'rolled_back', 'unknown']), 'unknown'),
     version: z.catch(z.nullable(versionSchema), null),
     running_version: z.catch(z.nullable(versionSchema), null),
-    completed_at: z.catch(z.nullable(timeSchema), null),
+    completed_at: z.catch(z.nullable(hubTimeSchema), null),
     error_message: z.catch(z.nullable(z.string()), null),
   }),
 )
 type Row = z.infer<typeof rowSchema>
 
 /** ISO 8601. A time without an offset counts as UTC, because every report is sent in UTC. */
-const timeSchema = z
+const hubTimeSchema = z
   .pipe(
     z.string().check(z.regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)),
     z.transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)),
@@ -76,7 +76,7 @@ const timeSchema = z
  * Returns the time of a report; undefined if there is none or it is in the future. A time in the future does not show
  * when the host reported.
  */
-export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: number): number | undefined {
+export function completionTimeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: number): number | undefined {
   return credibleTime(Date.parse(completedAt ?? ''), now)
 }
 
@@ -87,8 +87,8 @@ export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: nu
  * anything but a list, and for a list of over 100,000 reports.
  */
 export function parseHostReports(body: unknown, subject: ReportSubject, reading: Reading): HostReports {
-  if (!Array.isArray(body)) throw unusableAnswer('a JSON list of reports, one for each host')
-  if (body.length > MAX_REPORTS) throw unusableAnswer(`a JSON list of at most ${MAX_REPORTS} reports`)
+  if (!Array.isArray(body)) throw unusableHostList('a JSON list of reports, one for each host')
+  if (body.length > MAX_REPORTS) throw unusableHostList(`a JSON list of at most ${MAX_REPORTS} reports`)
   const rows = body.map(row => rowSchema.safeParse(row).data)
   const own = rows.filter(row => row === undefined || (row.kind === subject.kind && row.slug === subject.slug))
   const usable = own.filter(row => row !== undefined)
@@ -174,23 +174,23 @@ function notesOnHosts({ contradicted, early }: Record<'contradicted' | 'early', 
     ...(contradicted.length === 0
       ? []
       : [
-          `For each of these hosts, the hub has reports that contradict each other, so neither the latest report nor the version is known: ${nameHosts(contradicted)}.`,
+          `For each of these hosts, the hub has reports that contradict each other, so neither the latest report nor the version is known: ${nameHostIds(contradicted)}.`,
         ]),
     ...(early.length === 0
       ? []
       : [
-          `Some reports have a time in the future, so they count as reports without a time. Check this runner's clock and the clocks of these hosts: ${nameHosts(early)}.`,
+          `Some reports have a time in the future, so they count as reports without a time. Check this runner's clock and the clocks of these hosts: ${nameHostIds(early)}.`,
         ]),
   ]
 }
 
-function nameHosts(ids: readonly string[]): string {
+function nameHostIds(ids: readonly string[]): string {
   const names = ids.slice(0, MAX_NAMED_HOSTS).map(id => cleanForeignText(id, MAX_NAME_CHARS))
   const more = ids.length - names.length
   return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }
 
-function unusableAnswer(expected: string): ArtifactError {
+function unusableHostList(expected: string): ArtifactError {
   return new ArtifactError(
     'bad_response',
     `The hub's list of hosts is not ${expected}: check hub-url, and deployments-url if it is set, or report this to the hub's operator.`,

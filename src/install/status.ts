@@ -35,7 +35,7 @@ import {
   isFile,
   type NoDirectory,
 } from './trees/compare.ts'
-import { reasonOf } from './trees/drift.ts'
+import { whyNotCompared } from './trees/drift.ts'
 import { readTreeRecord } from './trees/record.ts'
 
 /** An installed part, as it was found. */
@@ -178,7 +178,7 @@ async function driftOf(setting: CheckSetting, row: InstalledRow, activity: Activ
   if (activity.kind === 'busy') return waiting('a deployment is currently changing this host')
   if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
     return waiting('an interrupted deployment of this part is waiting for its recovery')
-  return await checkPart(setting, row)
+  return await comparePart(setting, row)
 }
 
 function waiting(why: string): PartDrift {
@@ -240,7 +240,7 @@ async function readActivity(layout: Layout, signal: AbortSignal): Promise<Activi
 /** Returns a text that changes whenever a deployment begins, announces its first change, commits or ends. */
 function readTraces(layout: Layout): string {
   const { own, installed } = layout
-  return [stampOf(own), stampOf(installed), isAnnounced(layout)].join()
+  return [settingsStamp(own), settingsStamp(installed), isAnnounced(layout)].join()
 }
 
 function interruptedRun(layout: Layout, records: readonly JournalRecord[]): InterruptedRun {
@@ -262,7 +262,7 @@ function factsIn(records: readonly JournalRecord[]): Partial<DeploymentFacts> {
   return Object.assign({}, ...facts)
 }
 
-function stampOf(path: string): string {
+function settingsStamp(path: string): string {
   try {
     const { ino, size, mtimeNs } = lstatSync(path, { bigint: true })
     return `${ino} ${size} ${mtimeNs}`
@@ -310,7 +310,7 @@ interface CheckSetting {
  * a reason if they could not be compared. Does not read a file whose inode and times show that it is unchanged. Throws
  * only the signal's reason.
  */
-async function checkPart(setting: CheckSetting, row: InstalledRow): Promise<PartDrift | undefined> {
+async function comparePart(setting: CheckSetting, row: InstalledRow): Promise<PartDrift | undefined> {
   const { layout, signal } = setting
   try {
     const instead = findNoDirectory(installPath(layout, placeOf(row)))
@@ -318,7 +318,7 @@ async function checkPart(setting: CheckSetting, row: InstalledRow): Promise<Part
     return await compare(setting, row)
   } catch (error) {
     signal.throwIfAborted()
-    return { kind: 'not compared', why: reasonOf(error, layout, row), isPassing: false }
+    return { kind: 'not compared', why: whyNotCompared(error, layout, row), isPassing: false }
   }
 }
 

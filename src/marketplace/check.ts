@@ -100,25 +100,25 @@ async function requireInstalled(deployment: InstalledCheck, place: Place): Promi
     isSameVersion(installed?.version ?? '', request.version) &&
     installed !== undefined &&
     isFrom(installed, originOf(deployment))
-  if (!isAsked) throw notInstalled(request, `${placePath(place)} is ${describe(installed)}`)
+  if (!isAsked) throw notIntact(request, `${placePath(place)} is ${describeInstalled(installed)}`)
   return installed
 }
 
 async function requireIntact({ drift, request }: InstalledCheck, place: Place, row: InstalledRow): Promise<void> {
   // For a version that was restored from a modified tree, the record has the modified files, not those of the artifact.
-  if (row.modified) throw notInstalled(request, `files of ${placePath(place)} were changed before they were restored`)
+  if (row.modified) throw notIntact(request, `files of ${placePath(place)} were changed before they were restored`)
   const found = await drift.of(place)
-  if (found === undefined) throw notInstalled(request, `the files of ${placePath(place)} could not be compared`)
-  if (!isOnlyAdded(found)) throw notInstalled(request, `files of ${placePath(place)} are missing or changed`)
+  if (found === undefined) throw notIntact(request, `the files of ${placePath(place)} could not be compared`)
+  if (!isOnlyAdded(found)) throw notIntact(request, `files of ${placePath(place)} are missing or changed`)
 }
 
-function describe(installed: InstalledRow | undefined): string {
+function describeInstalled(installed: InstalledRow | undefined): string {
   if (installed === undefined) return 'not installed'
   const { slug, version, artifact_sha256: sha256 } = installed
   return `${slug} ${version ?? 'of an unknown version'} (sha256 ${sha256 ?? 'unknown'})`
 }
 
-function notInstalled({ version, artifactSha256 }: DeployRequest, finding: string): DeploymentError {
+function notIntact({ version, artifactSha256 }: DeployRequest, finding: string): DeploymentError {
   return new DeploymentError(
     'not_installed',
     `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: the check changed nothing. Find out why; to install the version, deploy it without check-only.`,

@@ -16,13 +16,13 @@ import {
 } from './deployment.ts'
 import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
 import {
-  acceptVersion,
+  type ArtifactTarget,
+  acceptArtifact,
   type ExtractedVersion,
   extractArtifact,
   fetchArtifact,
-  findTarget,
-  orderInstallation,
-  type Target,
+  findArtifactTarget,
+  orderArtifact,
   verifyArtifact,
 } from './prepare.ts'
 
@@ -38,7 +38,7 @@ const DEPLOY = {
  * report, best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing.
  * Never throws for a failed deployment: the result contains the error.
  */
-export async function deploy(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
+export async function deployArtifact(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
   return await runContract(DEPLOY, request, tools)
 }
 
@@ -62,10 +62,10 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
   async prepare(plan: ReadyArtifactPlan, folder: string): Promise<InstallOrder> {
     const deployment = this.#deployment
     const { tools } = deployment
-    const target = await findTarget(deployment, plan)
+    const target = await findArtifactTarget(deployment, plan)
     const extracted = await this.#fetch(target, folder)
     await deployment.enter('loading_plan')
-    const order = await orderInstallation(deployment, extracted)
+    const order = await orderArtifact(deployment, extracted)
     await recordDriftOfKept(deployment, order.parts)
     tools.log.did(countInWords(order.steps.length, 'step'))
     await deployment.enter('resolving_sequence')
@@ -74,7 +74,7 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
   }
 
   /** Nothing needs the artifact once it is extracted. */
-  async #fetch(target: Target, folder: string): Promise<ExtractedVersion> {
+  async #fetch(target: ArtifactTarget, folder: string): Promise<ExtractedVersion> {
     const deployment = this.#deployment
     const file = openPrivateFileSync(deployment.tools.runner.temporaryFolder)
     try {
@@ -82,7 +82,7 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
       const served = await fetchArtifact(deployment, file.fd)
       await deployment.enter('verifying_signature')
       const verified = await verifyArtifact(deployment, served)
-      const accepted = acceptVersion(deployment, { ...verified, target })
+      const accepted = acceptArtifact(deployment, { ...verified, target })
       await deployment.enter('extracting')
       return await extractArtifact(deployment, accepted, folder)
     } finally {

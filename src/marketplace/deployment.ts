@@ -8,7 +8,7 @@ import { PLAN_TRANSITIONS, type PlanState } from '../install/run/deployment.ts'
 import type { Contract, Links, Started, Subject } from '../install/run/refuse.ts'
 import type { InstallOrder } from '../install/steps/context.ts'
 import type { HostRequest } from '../install/transaction/record.ts'
-import { createMarketplaceClient, createReportSender, type HubBases, type MarketplaceClient } from './hub.ts'
+import { createMarketplaceClient, createMarketplaceSender, type HubBases, type MarketplaceClient } from './hub.ts'
 
 interface HubLinks extends Links {
   readonly shelf: Shelf
@@ -30,7 +30,7 @@ export const MARKETPLACE: Subject<DeployRequest> &
   sender({ bases, slug, kind, apiKey }, { wires }) {
     if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined) return undefined
     const access = { bases, slug, kind, apiKey }
-    return createReportSender(createMarketplaceClient(wires.reportWire, access), access)
+    return createMarketplaceSender(createMarketplaceClient(wires.reportWire, access), access)
   },
   isRehearsal({ dryRun, checkOnly }) {
     if (dryRun || checkOnly) return true

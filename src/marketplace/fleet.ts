@@ -5,7 +5,7 @@ import { type HostReports, parseHostReports, type Reading } from '../fleet/host-
 import { type Clock, systemClock } from '../install/files/child-process.ts'
 import { TransientError } from '../net/exchange.ts'
 import type { Wire } from '../net/wire.ts'
-import { type HubBases, type MarketplaceSubject, namedBase, OWN_INPUTS, refusal, routeOf } from './hub.ts'
+import { type HubBases, type MarketplaceSubject, marketplaceRefusal, namedBase, OWN_INPUTS, routeOf } from './hub.ts'
 
 export interface FleetRequest extends FleetQuestion {
   readonly access: HostsAccess
@@ -120,7 +120,7 @@ async function readHosts(wire: Wire, access: HostsAccess, reading: Reading): Pro
   if (answer.status !== 200) {
     const base = namedBase(bases, 'deployments', OWN_INPUTS)
     const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: credentialsOf(access) }
-    throw refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false })
+    throw marketplaceRefusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false })
   }
   return parseHostReports(answer.body, access, reading)
 }

@@ -1,14 +1,14 @@
 import { createHash, createHmac } from 'node:crypto'
-import { close, fstatSync, read, type Stats } from 'node:fs'
-import { promisify } from 'node:util'
+import { close, fstatSync, type Stats } from 'node:fs'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import { ArchiveError, ConfigError, type DeployError, toDeployError } from '../core/errors.ts'
 import type { Kind } from '../core/identifiers.ts'
 import { parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { asSentence, bytesInWords, cleanForeignText } from '../core/text.ts'
-import { parseSignatureHeader, type VerifiedArtifact } from '../core/trust/signature.ts'
+import { parseSignatureHeader } from '../core/trust/signature.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
+import { readAt } from '../install/archive/pieces.ts'
 import { isSystemError, toHostError } from '../install/files/errors.ts'
 import { pathTest } from '../install/files/extracted-tree.ts'
 import { NotReadable, openBelowSync, openPrivateFileSync } from '../install/files/open.ts'
@@ -23,14 +23,15 @@ import type { Wire } from '../net/wire.ts'
 import type { DeployRequest } from './deployment.ts'
 import { createMarketplaceClient, type HubBases, type ServedArtifact } from './hub.ts'
 import { announceDefaultPlan, bindToFiles, type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
+import type { VerifiedVersion } from './prepare.ts'
 import {
   type ArtifactRules,
   claimedVersion,
   type DeployedVersion,
   decideVersion,
+  type FetchedVersion,
   fetchRequested,
   noticeOtherVersion,
-  type ServedVersion,
   type UnpackedArtifact,
   unpackArtifact,
   verifyServed,
@@ -155,7 +156,7 @@ async function checkArtifact(gate: Gate): Promise<void> {
   }
 }
 
-async function obtain({ request, tools, facts }: Gate, fd: number): Promise<ServedVersion> {
+async function obtain({ request, tools, facts }: Gate, fd: number): Promise<FetchedVersion> {
   const { source, version } = request
   const asked = version === 'latest' ? undefined : version
   if (asked !== undefined) note(facts, { version: asked, source: 'requested' })
@@ -169,14 +170,12 @@ async function obtain({ request, tools, facts }: Gate, fd: number): Promise<Serv
   return found
 }
 
-type VerifiedVersion = ServedVersion & { readonly verified: VerifiedArtifact }
-
 async function checkContent(gate: Gate, found: VerifiedVersion, folder: string): Promise<void> {
   const { tools, facts, files, plan } = gate
   await enter(tools, 'extracting')
   const unpacked = await unpackArtifact(gate, found.verified, folder)
   Object.assign(facts, { files: unpacked.tree.files.length, bytes: unpacked.tree.bytes })
-  checkVersion(gate, found, unpacked.pluginYaml)
+  noteVersion(gate, found, unpacked.pluginYaml)
   await checkSignable(unpacked)
   await enter(tools, 'loading_plan')
   if (plan !== undefined) bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths)
@@ -186,7 +185,7 @@ async function checkContent(gate: Gate, found: VerifiedVersion, folder: string):
  * Checks and notes the version of the artifact. Does nothing for a local file if neither the request nor the artifact's
  * `plugin.yaml` names a version.
  */
-function checkVersion({ request, tools, facts }: Gate, found: ServedVersion, pluginYaml: PluginYaml | undefined): void {
+function noteVersion({ request, tools, facts }: Gate, found: FetchedVersion, pluginYaml: PluginYaml | undefined): void {
   if ('path' in request.source && found.asked === undefined && pluginYaml?.version === undefined) return
   const decided = decideVersion(found, pluginYaml)
   // Deployments name the version that the gate outputs, and a hub may know that version only with a leading v.
@@ -245,7 +244,6 @@ function causeOf({ signal, runner }: GateTools, thrown: unknown): DeployError {
 }
 
 const READ_BYTES = 256 * 1024
-const readAt = promisify(read)
 
 /** A file in the workspace, and its signature as the publisher gives it. */
 interface LocalSource {

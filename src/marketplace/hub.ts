@@ -53,7 +53,7 @@ export interface MarketplaceClient {
   /** Fetches one version's artifact with the key (contract 4.3, rule 2). `latest` lets the hub choose. */
   fetchArtifact(request: ArtifactRequest): Promise<ServedArtifact>
   /** Sends one report (contract 4.1). Resolves with the answer even if it is a refusal. */
-  sendReport(body: ReportBody, limits: ReportLimits): Promise<JsonAnswer>
+  sendReport(body: MarketplaceReportBody, limits: ReportLimits): Promise<JsonAnswer>
 }
 
 /**
@@ -78,7 +78,7 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
       const { status } = answer
       if (status === 200) return { version: parseLatestVersion(answer, subject, base) }
       if (status < 400 || isTransientStatus(status))
-        throw refusal(answer, subject, { name: 'the version', base, isSigned: false })
+        throw marketplaceRefusal(answer, subject, { name: 'the version', base, isSigned: false })
       return { status }
     },
     async fetchArtifact(request) {
@@ -92,7 +92,8 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         onProgress: request.onProgress,
       })
       const { version } = request
-      if (!answer.ok) throw refusal(answer, subject, { name: nameOf(version), base, isSigned: true, version })
+      if (!answer.ok)
+        throw marketplaceRefusal(answer, subject, { name: versionInWords(version), base, isSigned: true, version })
       return {
         artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
         hmac: answer.hmacSha256 as Buffer,
@@ -146,7 +147,7 @@ function parseLatestVersion(
   return latest
 }
 
-function nameOf(version: string): string {
+function versionInWords(version: string): string {
   return version === 'latest' ? 'the latest version' : `version ${version}`
 }
 
@@ -164,7 +165,7 @@ function parseRepo(header: string | undefined): string | undefined {
 const detailSchema = z.object({ latest_version: z.nullish(z.string()) })
 
 /** The body of `POST /deployments/report`. Times are ISO 8601, UTC. */
-interface ReportBody {
+interface MarketplaceReportBody {
   kind: string
   slug: string
   version: string
@@ -208,7 +209,7 @@ type Refused = Pick<JsonAnswer, 'status' | 'body' | 'foreign'>
  * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`. The last is a TransientError if another
  * attempt may get another answer.
  */
-export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wanted): DeployError {
+export function marketplaceRefusal(answer: Refused, subject: MarketplaceSubject, wanted: Wanted): DeployError {
   const { status } = answer
   const { kind, slug, inputs = OWN_INPUTS } = subject
   const asked = `${wanted.name} of ${kind} ${slug} from ${shownBase(wanted.base)}`
@@ -307,7 +308,7 @@ export const OWN_INPUTS: InputNames = {
 const MAX_ERROR_MESSAGE_CHARS = 2000
 
 /** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
-export function createReportSender(
+export function createMarketplaceSender(
   client: Pick<MarketplaceClient, 'sendReport'>,
   subject: Omit<MarketplaceAccess, 'apiKey'>,
 ): ReportSender {
@@ -315,7 +316,7 @@ export function createReportSender(
     address: reportAddress(subject),
     async send(report, limits): Promise<Delivery> {
       try {
-        const answer = await client.sendReport(buildReportBody(report, subject), limits)
+        const answer = await client.sendReport(buildMarketplaceReportBody(report, subject), limits)
         const { status, attempts } = answer
         if (status >= 200 && status < 300) return { accepted: true, attempts }
         return refused(status, { attempts, error: `${saidBy(answer)}.${reportRemedy(status, subject)}` })
@@ -327,7 +328,10 @@ export function createReportSender(
   }
 }
 
-export function buildReportBody(report: LocalReport, { kind, slug }: MarketplaceSubject): ReportBody {
+export function buildMarketplaceReportBody(
+  report: LocalReport,
+  { kind, slug }: MarketplaceSubject,
+): MarketplaceReportBody {
   return {
     kind,
     slug,

@@ -38,7 +38,7 @@ import type { MarketplaceClient, ServedArtifact } from './hub.ts'
 import { announceDefaultPlan, bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 
 /** An artifact's plan and place, and the version that the artifact replaces. */
-export interface Target {
+export interface ArtifactTarget {
   readonly plan: ReadyArtifactPlan
   /** The place that the artifact will have. */
   readonly place: Place
@@ -46,13 +46,13 @@ export interface Target {
 }
 
 /** A fetched artifact with a valid signature and, if a digest is pinned, that digest. */
-interface VerifiedVersion extends ServedVersion {
+export interface VerifiedVersion extends FetchedVersion {
   readonly verified: VerifiedArtifact
 }
 
 /** A verified artifact that may replace the installed version. */
 interface AcceptedVersion extends VerifiedVersion {
-  readonly target: Target
+  readonly target: ArtifactTarget
 }
 
 /** An accepted artifact whose files are known, with its actual version. */
@@ -69,7 +69,10 @@ export interface ExtractedVersion extends AcceptedVersion {
  * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, or ConfigError
  * `missing_input`.
  */
-export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
+export async function findArtifactTarget(
+  deployment: ArtifactDeployment,
+  plan: ReadyArtifactPlan,
+): Promise<ArtifactTarget> {
   const { layout, request, record, tools } = deployment
   refuseSecondCopy(deployment, plan)
   warnOfSecondCopy(deployment, plan)
@@ -93,7 +96,7 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
 /**
  * Vouches for the artifact as `verifyServed` does, and records its digest, size and repository even if it is refused.
  */
-export async function verifyArtifact(deployment: ArtifactDeployment, found: ServedVersion): Promise<VerifiedVersion> {
+export async function verifyArtifact(deployment: ArtifactDeployment, found: FetchedVersion): Promise<VerifiedVersion> {
   const { artifact, repo } = found.served
   await deployment.record.update({
     artifact_sha256: artifact.sha256,
@@ -111,7 +114,7 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Serv
  * with it, or whose bytes this host has replaced. The operator can accept each of these. Throws ArtifactError
  * `version_reused` or DeploymentError `downgrade_refused`.
  */
-export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
+export function acceptArtifact(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
   if (claimed !== undefined) refuseVersion(deployment, fetched, claimed)
   refuseOldBytes(deployment, fetched.verified.sha256)
@@ -164,7 +167,7 @@ async function findSameVersion(
 }
 
 /** The same bytes of a service may be served as another version, because a service's version comes from a header. */
-function isInstalledVersion({ previous: { installed } }: Target, version: string): boolean {
+function isInstalledVersion({ previous: { installed } }: ArtifactTarget, version: string): boolean {
   return typeof installed?.version === 'string' && isSameVersion(installed.version, version)
 }
 
@@ -172,7 +175,7 @@ function isInstalledVersion({ previous: { installed } }: Target, version: string
  * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to install,
  * with the steps in order. Throws PlanError `invalid_plan`. Also throws as `signForHost` does.
  */
-export async function orderInstallation(
+export async function orderArtifact(
   deployment: ArtifactDeployment,
   extracted: ExtractedVersion,
 ): Promise<InstallOrder> {
@@ -433,7 +436,7 @@ function mismatch({ asked, served }: VersionClaims, found: string): ArtifactErro
 }
 
 /** An artifact as a hub served it, and the claims about its version. */
-export interface ServedVersion extends VersionClaims {
+export interface FetchedVersion extends VersionClaims {
   readonly served: ServedArtifact
 }
 
@@ -449,7 +452,7 @@ interface Fetching {
  * Fetches the requested version, and records it. For `latest`, records the version in the hub's header, if the header
  * names one.
  */
-export async function fetchArtifact(deployment: ArtifactDeployment, fd: number): Promise<ServedVersion> {
+export async function fetchArtifact(deployment: ArtifactDeployment, fd: number): Promise<FetchedVersion> {
   const { request, client, tools, record } = deployment
   if (request.version !== 'latest') await record.update({ version: request.version, version_source: 'requested' })
   const found = await fetchRequested({ request, client, tools, fd })
@@ -468,7 +471,7 @@ export async function fetchArtifact(deployment: ArtifactDeployment, fd: number):
  * or has yanked the version that it lists as its latest, it may serve another one. For a private plugin, the hub lists
  * no version. Throws what the client throws.
  */
-export async function fetchRequested(fetching: Fetching): Promise<ServedVersion> {
+export async function fetchRequested(fetching: Fetching): Promise<FetchedVersion> {
   const { version } = fetching.request
   const isLatest = version === 'latest'
   const listed = isLatest ? await readListed(fetching) : undefined
@@ -490,7 +493,7 @@ async function readListed({ client, tools: { log } }: Fetching): Promise<string 
  * Logs a notice if the hub served a version other than the requested or listed one, or did not say which version it
  * served.
  */
-export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {
+export function noticeOtherVersion(log: Log, { asked, listed }: FetchedVersion, decided: DeployedVersion): void {
   const { version, source } = decided
   if (asked !== undefined && !isSameVersion(version, asked))
     log.notice(`The requested version is ${asked}, but the hub's header, which is not signed, says ${version}.`)

@@ -25,12 +25,12 @@ interface RetryContext {
   log: (line: string) => void
 }
 
-interface Answer {
+interface RetriableAnswer {
   status: number
   headers: Headers
 }
 
-type Outcome<T> = { answer: T } | { failure: TransientError }
+type AttemptOutcome<T> = { answer: T } | { failure: TransientError }
 
 /** The number of attempts after which a call failed, by the error that the call threw. */
 const attemptsByError = new WeakMap<Error, number>()
@@ -47,7 +47,7 @@ export function attemptsBefore(error: unknown): number {
  * not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once the deadline's
  * signal is aborted, attempts nothing more and throws the signal's reason.
  */
-export async function withRetries<T extends Answer>(
+export async function withRetries<T extends RetriableAnswer>(
   attempt: () => Promise<T>,
   { policy, deadline, sleep, random, log }: RetryContext,
 ): Promise<T & { attempts: number }> {
@@ -91,7 +91,7 @@ function parseHttpDate(text: string): number {
 
 const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/
 
-async function outcomeOf<T>(attempt: () => Promise<T>): Promise<Outcome<T>> {
+async function outcomeOf<T>(attempt: () => Promise<T>): Promise<AttemptOutcome<T>> {
   try {
     return { answer: await attempt() }
   } catch (error) {
@@ -100,7 +100,7 @@ async function outcomeOf<T>(attempt: () => Promise<T>): Promise<Outcome<T>> {
   }
 }
 
-function isWorthRetrying(outcome: Outcome<Answer>, policy: RetryPolicy): boolean {
+function isWorthRetrying(outcome: AttemptOutcome<RetriableAnswer>, policy: RetryPolicy): boolean {
   switch (policy) {
     case 'never':
       return false
@@ -120,16 +120,16 @@ function maxBackoffMs(attempts: number): number {
   return Math.min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2 ** (attempts - 1))
 }
 
-function requestedWaitMs(outcome: Outcome<Answer>): number {
+function requestedWaitMs(outcome: AttemptOutcome<RetriableAnswer>): number {
   return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers) : 0
 }
 
-function answerOf<T>(outcome: Outcome<T>): T {
+function answerOf<T>(outcome: AttemptOutcome<T>): T {
   if ('failure' in outcome) throw outcome.failure
   return outcome.answer
 }
 
-function describeOutcome(outcome: Outcome<Answer>): string {
+function describeOutcome(outcome: AttemptOutcome<RetriableAnswer>): string {
   return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`
 }
 

@@ -48,7 +48,7 @@ export interface WireSettings {
 }
 
 /** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no certificate or a damaged one. */
-export function readSettings(options: WireOptions): WireSettings {
+export function buildWireSettings(options: WireOptions): WireSettings {
   return {
     allowHttp: options.allowHttp,
     trust: readTrust(options.ca),

@@ -1,7 +1,7 @@
 import { type DownloadAnswer, type DownloadRequest, download } from './download.ts'
 import { type JsonAnswer, type JsonRequest, requestJson } from './json.ts'
 import { type ChildRoute, routeForChild } from './relay.ts'
-import { readSettings, type WireOptions } from './settings.ts'
+import { buildWireSettings, type WireOptions } from './settings.ts'
 
 export type { DownloadAnswer, DownloadRequest } from './download.ts'
 export type { JsonAnswer, JsonRequest } from './json.ts'
@@ -22,7 +22,7 @@ export interface Wire {
  * certificate or a damaged one.
  */
 export function createWire(options: WireOptions): Wire {
-  const settings = readSettings(options)
+  const settings = buildWireSettings(options)
   return {
     requestJson: request => requestJson(request, settings),
     download: request => download(request, settings),

@@ -16,9 +16,9 @@ import {
   type ProjectRequest,
   type ProjectTools,
 } from './deployment.ts'
-import { orderInstallation } from './plan.ts'
+import { orderProject } from './plan.ts'
 import {
-  acceptVersion,
+  acceptProjectVersion,
   checkInstalledParts,
   downloadSealed,
   extractSealed,
@@ -75,7 +75,7 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     const sealed = await downloadSealed(deployment, offer)
     await deployment.enter('verifying_signature')
     const verified = await verifySealed(deployment, offer, sealed)
-    acceptVersion(deployment, { version: offer.version, sha256: verified.sha256 })
+    acceptProjectVersion(deployment, { version: offer.version, sha256: verified.sha256 })
     await deployment.enter('obtaining_key')
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
     tools.log.did('the hub allows this deployment')
@@ -90,7 +90,7 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
       `${request.projectId} ${project.manifest.version}, ${countInWords(project.manifest.parts.length, 'part')}`,
     )
     await deployment.enter('validating_project')
-    const order = await orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig)
+    const order = await orderProject(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig)
     await recordDriftOfKept(deployment, order.parts)
     record.planSteps(order.steps)
     tools.log.did(`${countInWords(order.steps.length, 'step')} for ${countInWords(order.parts.length, 'part')}`)

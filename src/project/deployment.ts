@@ -7,7 +7,7 @@ import type { SourceRecord } from '../install/host/rows.ts'
 import type { DeploymentTools } from '../install/run/deployment.ts'
 import type { Links, Started, Subject } from '../install/run/refuse.ts'
 import type { HostRequest } from '../install/transaction/record.ts'
-import { createProjectClient, createReportSender, type ProjectClient } from './hub.ts'
+import { createProjectClient, createProjectSender, type ProjectClient } from './hub.ts'
 
 interface ProjectLinks extends Links {
   readonly client: ProjectClient
@@ -32,7 +32,7 @@ export const PROJECT: Subject<ProjectRequest> = {
   sender({ hubUrl, devkey, projectId }, { wires: { reportWire }, secrets }) {
     if (hubUrl === undefined || devkey === undefined || projectId === undefined) return undefined
     const access = { hubUrl, devkey, projectId, secrets }
-    return createReportSender(createProjectClient({ wire: reportWire, reportWire }, access), access)
+    return createProjectSender(createProjectClient({ wire: reportWire, reportWire }, access), access)
   },
   /** The project action refuses `dry-run: true`. An operator who sets it expects that nothing changes. */
   isRehearsal: ({ dryRun }) => dryRun,
@@ -41,7 +41,7 @@ export const PROJECT: Subject<ProjectRequest> = {
 /** The report uses the run's client, which has already logged in. */
 export function connect(request: ProjectRequest, { wires, secrets, supplier }: ProjectTools): ProjectLinks {
   const client = createProjectClient(wires, { ...request, secrets })
-  return { client, supplier, sender: createReportSender(client, request) }
+  return { client, supplier, sender: createProjectSender(client, request) }
 }
 
 export type ProjectState =

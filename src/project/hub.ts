@@ -12,6 +12,7 @@ import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
 import { monotonicMs } from '../core/log.ts'
 import { cleanForeignText } from '../core/text.ts'
 import { decodeBase64, type FetchedArtifact, parseSealedSignature } from '../core/trust/signature.ts'
+import { DEK_BYTES } from '../install/archive/sealed.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
 import { type Delivery, type ReportLimits, type ReportSender, refused } from '../install/reports/sender.ts'
 import type { HubWires } from '../install/run/deployment.ts'
@@ -20,8 +21,6 @@ import { faultOf } from '../net/policy.ts'
 import { attemptsBefore, isTransientStatus } from '../net/retries.ts'
 import { readReasonFields, reasonText } from '../net/settings.ts'
 import type { JsonAnswer, JsonRequest, Wire } from '../net/wire.ts'
-
-const DEK_BYTES = 32
 
 /** The location, signature and signer of an artifact, as the hub gives them; none of them is verified. */
 export interface ArtifactDescriptor {
@@ -67,7 +66,7 @@ export interface ProjectClient {
 
 /** A report and its limits, which cover authentication, sending and retries. */
 interface OutgoingReport extends ReportLimits {
-  readonly body: ReportBody
+  readonly body: ProjectReportBody
 }
 
 /**
@@ -112,7 +111,7 @@ async function readLatestVersion(session: HubSession): Promise<string> {
 }
 
 async function readDescriptor(session: HubSession, version: string): Promise<ArtifactDescriptor> {
-  verifyVersion(version)
+  requireSafeVersion(version)
   const answer = await read(session, ['artifacts', version])
   const call = { call: 'artifact', subject: artifactOf(session, version) } as const
   const descriptor = parseAnswer(call, answer, descriptorAnswerSchema)
@@ -133,7 +132,7 @@ async function downloadArtifact(
     { timeoutMs },
     async more => await session.wire.download({ ...file, ...more }),
   )
-  if (!answer.ok) throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer)
+  if (!answer.ok) throw projectRefusal({ call: 'download', subject: artifactOf(session, version) }, answer)
   return { fd: download.fd, size: answer.size, sha256: answer.sha256 }
 }
 
@@ -176,7 +175,7 @@ async function read(session: HubSession, route: readonly string[]): Promise<Json
   return await session.request(['projects', session.projectId, ...route], request)
 }
 
-function verifyVersion(version: string): void {
+function requireSafeVersion(version: string): void {
   if (versionSchema.safeParse(version).success) return
   throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another version.`)
 }
@@ -388,7 +387,7 @@ export function parseAnswer<Schema extends z.ZodMiniType>(
   answer: JsonAnswer,
   schema: Schema,
 ): z.infer<Schema> {
-  if (answer.status < 200 || answer.status > 299) throw refusalOf(call, answer)
+  if (answer.status < 200 || answer.status > 299) throw projectRefusal(call, answer)
   const parsed = schema.safeParse(answer.body)
   if (parsed.success) return parsed.data
   const [issue] = parsed.error.issues
@@ -401,7 +400,7 @@ export function parseAnswer<Schema extends z.ZodMiniType>(
  * the hub gives a reason, the cleaned reason. Codes: `authentication_failed` for a denied login or authorization,
  * `report_refused` for a report, and for any other refusal `not_found` (404) or `artifact_unavailable`.
  */
-export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer): DeployError {
+export function projectRefusal({ call, subject }: CallSubject, answer: RefusedAnswer): DeployError {
   const isDenied = answer.status === 401 || answer.status === 403
   const Refusal = ERROR_CLASSES[call][isDenied ? 'denied' : 'other']
   const code = codeOf(call, answer.status, Refusal)
@@ -524,7 +523,7 @@ const descriptorAnswerSchema = z.lazy(() =>
 const authorizeAnswerSchema = z.lazy(() => z.object({ dek: textSchema }))
 
 /** The body of `POST /v1/deployments/report`. Times are ISO 8601, UTC. */
-export interface ReportBody {
+export interface ProjectReportBody {
   project_id: string
   deployment_id: string
   status: 'success' | 'failed' | 'rolled_back'
@@ -577,7 +576,7 @@ function withHttps(url: URL): URL {
 /**
  * Reports deployments of one project to the hub (contract 4.2). If there is no access token yet, the sender gets one.
  */
-export function createReportSender(
+export function createProjectSender(
   client: Pick<ProjectClient, 'sendReport'>,
   { hubUrl, projectId }: Pick<ProjectAccess, 'hubUrl' | 'projectId'>,
 ): ReportSender {
@@ -585,10 +584,10 @@ export function createReportSender(
     address: `${hubUrl.replace(/\/+$/, '')}/v1/deployments/report ${projectId}`,
     async send(report, limits): Promise<Delivery> {
       try {
-        const answer = await client.sendReport({ body: buildReportBody(report, projectId), ...limits })
+        const answer = await client.sendReport({ body: buildProjectReportBody(report, projectId), ...limits })
         const { status, attempts } = answer
         if (status >= 200 && status < 300) return { accepted: true, attempts }
-        const error = refusalOf({ call: 'report', subject: `project ${projectId}` }, answer).message
+        const error = projectRefusal({ call: 'report', subject: `project ${projectId}` }, answer).message
         return refused(status, { attempts, error })
       } catch (error) {
         const { message } = toDeployError(error)
@@ -603,7 +602,7 @@ export function createReportSender(
  * Builds the body of a report with the fields of contract 2.2. `version` is the version that the run deployed or tried
  * to deploy, else the requested one (which may be `latest`), else `unknown`.
  */
-export function buildReportBody(report: LocalReport, projectId: string): ReportBody {
+export function buildProjectReportBody(report: LocalReport, projectId: string): ProjectReportBody {
   return {
     project_id: projectId,
     deployment_id: report.deployment_id,

@@ -201,7 +201,7 @@ export interface PartSource extends VerifiedProject {
 
 /**
  * Returns one plugin or extension of a project: staged, or in its place already and intact. Signs a staged plugin that
- * has a plugin.yaml, as `signForHost` does. Throws as `orderInstallation` does.
+ * has a plugin.yaml, as `signForHost` does. Throws as `orderProject` does.
  */
 export async function stagePart(deployment: ProjectDeployment, source: PartSource, part: ManifestPart): Promise<Part> {
   const { layout, request } = deployment

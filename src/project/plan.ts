@@ -29,7 +29,7 @@ import {
  * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full`
  * or `step_failed` (any other system error). Also throws as `fetchParts` does.
  */
-export async function orderInstallation(
+export async function orderProject(
   deployment: ProjectDeployment,
   project: SealedProject,
   hostConfig: HostConfig | undefined,

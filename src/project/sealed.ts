@@ -26,7 +26,7 @@ import {
 } from '../core/trust/signature.ts'
 import { refuseDowngrade, refuseReusedVersion, replacedBytes, type ServedVersion } from '../core/trust/versions.ts'
 import { readWhole } from '../install/archive/pieces.ts'
-import { checkEd25519, discard, type OpenedArtifact, unseal } from '../install/archive/sealed.ts'
+import { checkEd25519, freeArtifact, type OpenedArtifact, unseal } from '../install/archive/sealed.ts'
 import { extractTar, type TarExtractionRequest } from '../install/archive/tar.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
@@ -134,8 +134,8 @@ export async function verifySealed(
  * that cannot be compared with it, or whose bytes this host has replaced. The operator can accept each of these. Throws
  * DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
  */
-export function acceptVersion(deployment: ProjectDeployment, served: ServedVersion): void {
-  refuseOlder(deployment, served.version)
+export function acceptProjectVersion(deployment: ProjectDeployment, served: ServedVersion): void {
+  refuseOlderProject(deployment, served.version)
   refuseReusedVersion(served, knownVersions(deployment), deployment.request)
   refuseOldBytes(deployment, served)
 }
@@ -172,7 +172,7 @@ export async function extractSealed(
 ): Promise<ExtractedProject> {
   const extracted = await extractNeeded(deployment, opened, folder)
   // After an error, the memory is not freed here, because a decoder may still read it.
-  discard(opened.artifact)
+  freeArtifact(opened.artifact)
   return extracted
 }
 
@@ -244,7 +244,7 @@ export async function requestArtifact(deployment: ProjectDeployment): Promise<Of
 /**
  * Refuses a `latest` as `refuseDowngrade` does, based on the version that this run last read from the host's record.
  */
-function refuseOlder({ request, record }: ProjectDeployment, version: string): void {
+function refuseOlderProject({ request, record }: ProjectDeployment, version: string): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true })
 }
@@ -258,7 +258,7 @@ async function chooseVersion(deployment: ProjectDeployment): Promise<string> {
   }
   const latest = await client.readLatestVersion()
   await note(latest)
-  refuseOlder(deployment, latest)
+  refuseOlderProject(deployment, latest)
   return latest
 }
 

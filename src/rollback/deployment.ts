@@ -17,7 +17,7 @@ export type RunningRollback = Started<RollbackRequest, RollbackState, Links>
 export function subjectOf<Request extends RollbackRequest>(sender: Subject<Request>['sender']): Subject<Request> {
   return {
     named: ({ subject, slug, toVersion }) => ({
-      ...namesOf(subject, slug),
+      ...subjectNames(subject, slug),
       requested_version: toVersion ?? null,
       rollback_of: null,
     }),
@@ -28,7 +28,7 @@ export function subjectOf<Request extends RollbackRequest>(sender: Subject<Reque
 
 type Names = Pick<DeploymentFacts, 'contract' | 'kind' | 'slug' | 'id'>
 
-function namesOf(subject: RollbackRequest['subject'] | undefined, slug: string | undefined): Names {
+function subjectNames(subject: RollbackRequest['subject'] | undefined, slug: string | undefined): Names {
   if (subject?.contract === 'project') return { contract: 'project', kind: null, slug: subject.projectId, id: null }
   const { kind = null, id = null } = subject ?? {}
   return { contract: 'marketplace', kind, slug: slug ?? null, id }

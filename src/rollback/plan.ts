@@ -21,13 +21,14 @@ import {
   type PartEnvironment,
   type RetainedPart,
 } from '../install/steps/context.ts'
+import { PLUGIN_YAML } from '../install/steps/drift.ts'
 import { readPluginYaml } from '../install/steps/plugin-sig.ts'
 import type { TreeDifference } from '../install/trees/compare.ts'
 import { compareRecorded, isModified } from '../install/trees/drift.ts'
 import { identityOf, openTreeRecord, TreeRecordDamage } from '../install/trees/record.ts'
 import type { RunningRollback } from './deployment.ts'
 import { damagedRecord, modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
-import type { Target, TargetPart } from './target.ts'
+import type { RollbackTarget, TargetPart } from './target.ts'
 
 const NO_SETTINGS: PartEnvironment = { required: [], optional: [] }
 
@@ -59,7 +60,7 @@ function* parseSources({ plan: planFile, hostConfig: file }: RunningRollback['re
  */
 export async function orderRollback(
   rollback: RunningRollback,
-  target: Target,
+  target: RollbackTarget,
   files: ParsedFiles,
 ): Promise<InstallOrder> {
   const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }))
@@ -79,7 +80,7 @@ type Steps = Pick<InstallOrder, 'steps' | 'skipped'>
 
 async function readySteps(
   rollback: RunningRollback,
-  target: Target,
+  target: RollbackTarget,
   { plan, hostConfig }: ParsedFiles,
 ): Promise<Steps> {
   if (plan === undefined) {
@@ -87,12 +88,16 @@ async function readySteps(
     rollback.record.planSteps(steps)
     return { steps, skipped: new Set() }
   }
-  const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlan(rollback, target, plan))
+  const { bound, skipped } = readyPlan(plan, hostConfig, () => bindRollbackPlan(rollback, target, plan))
   rollback.record.planSteps(bound.steps)
   return { steps: bound.steps, skipped }
 }
 
-function bindPlan({ request }: RunningRollback, target: Target, plan: Plan): { steps: readonly PlanStep[] } {
+function bindRollbackPlan(
+  { request }: RunningRollback,
+  target: RollbackTarget,
+  plan: Plan,
+): { steps: readonly PlanStep[] } {
   const { subject } = request
   if (subject.contract === 'project') return bindToProject(target, plan)
   const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: target.origin.slug })
@@ -105,7 +110,7 @@ function bindPlan({ request }: RunningRollback, target: Target, plan: Plan): { s
  * Requires that the operator's plan restores each part. The bundled plan of the restored version is no longer on the
  * host.
  */
-function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps: readonly PlanStep[] } {
+function bindToProject({ origin, version, parts }: RollbackTarget, plan: Plan): { steps: readonly PlanStep[] } {
   const inManifest = parts.map(({ shelf, id, version: own }) => {
     const part = { shelf, id, directory: shelf, version: own, folder: `${shelf}/${id}`, sha256: null }
     return { ...part, environment: NO_SETTINGS, source: null }
@@ -162,12 +167,12 @@ const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as 
  */
 async function buildDefaultSteps(
   rollback: RunningRollback,
-  { parts }: Pick<Target, 'parts'>,
+  { parts }: Pick<RollbackTarget, 'parts'>,
   hostConfig: HostConfig | undefined,
 ): Promise<PlanStep[]> {
   const restores = parts.map(restoreStep)
   if (hostConfig === undefined) return restores
-  const known: Known[] = []
+  const known: KnownService[] = []
   for (const { id } of parts) known.push(await findKnown(rollback, hostConfig, id))
   const restarts = known.filter(({ service }) => service !== 'none').map(restartStep)
   const checks = known.filter(({ service, seconds }) => service !== 'none' || seconds !== undefined).map(checkStep)
@@ -175,14 +180,14 @@ async function buildDefaultSteps(
 }
 
 /** The service and the health check of an id, according to the host config. */
-interface Known {
+interface KnownService {
   readonly id: string
   readonly service: 'own' | 'project' | 'none'
   /** The seconds for which the health check must be stable; undefined without a health check. */
   readonly seconds: number | undefined
 }
 
-async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id: string): Promise<Known> {
+async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id: string): Promise<KnownService> {
   const known = { id, seconds: hostConfig.plugins.get(id)?.healthcheck?.stableForSeconds }
   const usual = serviceOf(hostConfig, id)
   if (usual === undefined) return { ...known, service: 'none' }
@@ -201,12 +206,12 @@ function restoreStep({ shelf, id }: Place): PlanStep {
     : { ...step, action: 'install_extension', extension: id }
 }
 
-function restartStep({ id, service }: Known): PlanStep {
+function restartStep({ id, service }: KnownService): PlanStep {
   if (service === 'project') return { ...STEP, id: 'restart', action: 'restart' }
   return { ...STEP, id: `restart-${id}`, action: 'restart', plugin: id }
 }
 
-function checkStep({ id, service, seconds = 0 }: Known): PlanStep {
+function checkStep({ id, service, seconds = 0 }: KnownService): PlanStep {
   const timeoutSeconds = Math.max(HEALTHCHECK_SECONDS, seconds + SPARE_SECONDS)
   const step = { ...STEP, action: 'healthcheck', timeoutSeconds, retries: RETRIES } as const
   return service === 'project' ? { ...step, id: 'health' } : { ...step, id: `health-${id}`, plugin: id }
@@ -216,24 +221,22 @@ function uniqueById(steps: readonly PlanStep[]): PlanStep[] {
   return [...new Map(steps.map(step => [step.id, step])).values()]
 }
 
-const PLUGIN_YAML = 'plugin.yaml'
-
 /**
  * Compares the content of each snapshot to restore with its record. Throws DeploymentError `snapshot_modified` if a
  * file differs or there is no usable record, and `inconsistent` if a row names a different version than the files.
  */
-export async function verifySnapshots(rollback: RunningRollback, { parts }: Target): Promise<void> {
+export async function verifySnapshots(rollback: RunningRollback, { parts }: RollbackTarget): Promise<void> {
   for (const part of parts) if (part.retained !== undefined) await verifySnapshot(rollback, part)
-  for (const part of parts) if (part.retained !== undefined) verifyVersion(rollback, part)
+  for (const part of parts) if (part.retained !== undefined) verifyRestoredVersion(rollback, part)
 }
 
-type Restored = Omit<RetainedPart, 'environment'>
+type RestoredPart = Omit<RetainedPart, 'environment'>
 
 /**
  * Compares the recorded version of a plugin with its plugin.yaml. Skips a part of a project, because the manifest may
  * give it another version. Also skips a snapshot or plugin.yaml that may have been changed on the host.
  */
-function verifyVersion({ layout, request }: RunningRollback, part: Restored): void {
+function verifyRestoredVersion({ layout, request }: RunningRollback, part: RestoredPart): void {
   const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained)
   if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML)) return
   const root = join(snapshotsPath(layout, part), part.retained.name)
@@ -242,7 +245,7 @@ function verifyVersion({ layout, request }: RunningRollback, part: Restored): vo
     throw otherVersion(layout.installed, { root, recorded: part.version, found: version })
 }
 
-async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored): Promise<void> {
+async function verifySnapshot({ layout, tools }: RunningRollback, part: RestoredPart): Promise<void> {
   const { retained, keepPaths } = part
   const root = join(snapshotsPath(layout, part), retained.name)
   const tree = { root, keepPaths, identity: identityOf(retained) }
@@ -251,14 +254,14 @@ async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored
     throw error instanceof TreeRecordDamage ? damagedRecord(root, error.message) : error
   })
   if (difference === undefined) throw unrecorded(root)
-  if (isModified(difference)) throw modifiedSnapshot(root, inWords(difference))
+  if (isModified(difference)) throw modifiedSnapshot(root, differenceInWords(difference))
   const restored = `${placeName(part)} ${part.version}`
   if (retained.modified)
     tools.log.warning(`${restored} contains changes that were made on this host, and is restored with them.`)
   else tools.log.did(`${restored} as it was installed`)
 }
 
-function inWords({ changed, removed, added, instead }: TreeDifference): string {
+function differenceInWords({ changed, removed, added, instead }: TreeDifference): string {
   if (instead !== undefined) return INSTEAD_WORDS[instead]
   const named = [
     changed.map(path => `${path} changed`),

@@ -24,7 +24,7 @@ export function noSnapshot(
   const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the current version'}`
   const asked = toVersion === undefined ? earlier : ` ${toVersion}`
   const none = `This host has no snapshot of ${placeName(placeOf(row))}`
-  const versions = [...new Set(known.map(describe))]
+  const versions = [...new Set(known.map(describeSnapshot))]
   const these =
     versions.length === 1
       ? 'this version, even if it is later than the installed one'
@@ -125,6 +125,6 @@ function otherSlug(place: Place, names: { slug: string; installed: string }): De
   )
 }
 
-function describe({ version, modified }: SnapshotRow): string {
+function describeSnapshot({ version, modified }: SnapshotRow): string {
   return `${version ?? 'an unknown version'}${modified ? ' (modified)' : ''}`
 }

@@ -44,7 +44,7 @@ import { missingParts, noProjectVersion, noSnapshot, notInstalled, requireOwnPar
  * `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, and ConfigError `invalid_input` if a slug other
  * than the requested one is installed.
  */
-export async function findTarget(rollback: RunningRollback): Promise<Target> {
+export async function findTarget(rollback: RunningRollback): Promise<RollbackTarget> {
   const { record, request } = rollback
   const target = await choose(rollback)
   const { version } = target
@@ -56,19 +56,19 @@ export async function findTarget(rollback: RunningRollback): Promise<Target> {
 }
 
 /** A project's plugins, or else the directory of the only part. */
-function placeIn({ parts: [part], plugins }: Target): Partial<DeploymentFacts> {
+function placeIn({ parts: [part], plugins }: RollbackTarget): Partial<DeploymentFacts> {
   if (plugins !== undefined) return { plugins }
   return part === undefined ? {} : directoryIn(part)
 }
 
 /** A tree that was changed on this host no longer has its artifact's digest. */
-function identityIn({ parts }: Target): Pick<DeploymentFacts, 'artifact_sha256' | 'modified'> {
+function identityIn({ parts }: RollbackTarget): Pick<DeploymentFacts, 'artifact_sha256' | 'modified'> {
   if (parts.some(({ returning }) => returning?.modified)) return { artifact_sha256: null, modified: true }
   const [artifact = null] = parts.map(({ artifactSha256 }) => artifactSha256)
   return { artifact_sha256: artifact }
 }
 
-async function choose(rollback: RunningRollback): Promise<Target> {
+async function choose(rollback: RunningRollback): Promise<RollbackTarget> {
   const { subject } = rollback.request
   const rows = await noteInstalledVersion(rollback)
   const [row] = rows
@@ -96,7 +96,7 @@ function choosePlace({ layout, tools }: RunningRollback, row: InstalledRow): Pla
 /** Checks that each part can be in the directory of the restored version, and that no part is elsewhere. */
 function checkDestinations(
   { host, layout, request, tools }: RunningRollback,
-  { parts, removals, origin }: Target,
+  { parts, removals, origin }: RollbackTarget,
 ): void {
   const { allowTakeover } = request
   for (const directory of new Set([...parts, ...removals].map(part => part.directory)))
@@ -123,7 +123,7 @@ function requireRestorable(rollback: RunningRollback, part: TargetPart | Install
 }
 
 /** Finds the snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
-async function findPartTarget(rollback: RunningRollback, place: Place, row: InstalledRow): Promise<Target> {
+async function findPartTarget(rollback: RunningRollback, place: Place, row: InstalledRow): Promise<RollbackTarget> {
   requireOwnPart(row, { place, slug: rollback.record.facts.slug })
   const origin = { contract: row.contract, slug: row.slug }
   const part = await choosePart(rollback, { place, origin, row })
@@ -146,8 +146,8 @@ interface Installed {
 async function choosePart(rollback: RunningRollback, { place, origin, row }: Installed): Promise<TargetPart> {
   const { toVersion } = rollback.request
   const present = placeOf(presentRow(rollback.layout, row, place.directory))
-  if (isNamed(row.version, toVersion) && (await isIntact(rollback, present)))
-    return keepInstalled(rollback, { place, origin, returning: versionIn(row) })
+  if (isAskedVersion(row.version, toVersion) && (await isPlaceIntact(rollback, present)))
+    return keepInstalled(rollback, { place, origin, returning: returningVersion(row) })
   const snapshot = chooseSnapshot(rollback, place, row)
   const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot
   return takeRetained(rollback, { place, origin, returning }, snapshot)
@@ -165,7 +165,7 @@ function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row:
   const folder = snapshotsPath(layout, place)
   const known = existingSnapshots(folder, snapshotsFrom(row, row))
   const asked = known.filter(snapshot =>
-    toVersion === undefined ? isEarlier(snapshot, row) : isNamed(snapshot.version, toVersion),
+    toVersion === undefined ? isEarlier(snapshot, row) : isAskedVersion(snapshot.version, toVersion),
   )
   const recorded = asked.filter(({ tree_digest: digest }) => digest !== null)
   const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1))
@@ -175,11 +175,11 @@ function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row:
   throw noSnapshot(row, { toVersion, known })
 }
 
-function isNamed(version: string | null, asked: string | undefined): boolean {
+function isAskedVersion(version: string | null, asked: string | undefined): boolean {
   return version !== null && asked !== undefined && isSameVersion(version, asked)
 }
 
-function versionIn(row: InstalledRow): ReturningVersion {
+function returningVersion(row: InstalledRow): ReturningVersion {
   const { contract: _, kind: __, slug: ___, id: ____, directory: _____, keep_paths: ______, ...version } = row
   const { snapshots: _______, ...installed } = version
   return installed
@@ -199,7 +199,7 @@ async function findProjectTarget(
   rollback: RunningRollback,
   slug: string,
   rows: readonly InstalledRow[],
-): Promise<Target> {
+): Promise<RollbackTarget> {
   const { version, parts } = await chooseVersion(rollback, slug)
   const origin = { contract: 'project' as const, slug }
   const claim = { origin, allowTakeover: false, chosenBy: 'rollback', log: rollback.tools.log } as const
@@ -236,7 +236,7 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
   for (const version of candidatesOf(known, toVersion)) {
     const found = await findParts(rollback, version)
     if (found.missing.length === 0) return { version: version.version, parts: found.parts }
-    lacking.push(`${describe(version)} needs ${found.missing.join(', ')}`)
+    lacking.push(`${describeProjectVersion(version)} needs ${found.missing.join(', ')}`)
   }
   if (lacking.length > 0) throw missingParts(slug, lacking)
   throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] })
@@ -256,7 +256,7 @@ function candidatesOf(known: readonly ProjectVersion[], toVersion: string | unde
   return asked.length === 0 ? [present] : asked
 }
 
-function describe({ version, parts }: ProjectVersion): string {
+function describeProjectVersion({ version, parts }: ProjectVersion): string {
   const sourced = parts.filter(({ source }) => source !== undefined)
   if (sourced.length === 0) return version
   return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`
@@ -280,7 +280,7 @@ async function findParts(
   const found: TargetPart[] = []
   const missing: string[] = []
   for (const part of parts) {
-    const target = await findPart(rollback, { contract: 'project', slug }, part)
+    const target = await findTargetPart(rollback, { contract: 'project', slug }, part)
     if (typeof target === 'string') missing.push(target)
     else found.push(target)
   }
@@ -288,7 +288,11 @@ async function findParts(
 }
 
 /** Returns the part, or a description of what is missing if the part cannot be restored. */
-async function findPart(rollback: RunningRollback, origin: Origin, part: ProjectPart): Promise<TargetPart | string> {
+async function findTargetPart(
+  rollback: RunningRollback,
+  origin: Origin,
+  part: ProjectPart,
+): Promise<TargetPart | string> {
   const { kind: _, id: __, directory: ___, ...returning } = part
   const place = placeOf(part)
   const target = { place, origin, returning }
@@ -296,7 +300,7 @@ async function findPart(rollback: RunningRollback, origin: Origin, part: Project
   const row = findInstalled(record.installed, place)
   if (row !== undefined && isFrom(row, origin) && isSameTree(row, part)) {
     const present = placeOf(presentRow(rollback.layout, row, place.directory))
-    return (await isIntact(rollback, present)) ? keepInstalled(rollback, target) : changedPart(place)
+    return (await isPlaceIntact(rollback, present)) ? keepInstalled(rollback, target) : changedPart(place)
   }
   const retained = findInstalled([...record.installed, ...record.removed], place)
   const snapshots = retained === undefined ? [] : snapshotsFrom(retained, origin)
@@ -326,7 +330,7 @@ function lostPart(place: Place, { version }: ProjectPart, snapshots: readonly Sn
 }
 
 /** The version that a rollback restores. */
-export interface Target {
+export interface RollbackTarget {
   readonly version: string
   readonly origin: InstallOrder['origin']
   readonly parts: readonly TargetPart[]
@@ -347,7 +351,7 @@ interface Returning {
 }
 
 /** True if no file of the version installed in a place is missing or changed. Additional files do no harm. */
-async function isIntact({ drift }: RunningRollback, place: Place): Promise<boolean> {
+async function isPlaceIntact({ drift }: RunningRollback, place: Place): Promise<boolean> {
   const found = await drift.of(place)
   return found !== undefined && isOnlyAdded(found)
 }
@@ -355,7 +359,7 @@ async function isIntact({ drift }: RunningRollback, place: Place): Promise<boole
 /** Builds a part that stays in its place. */
 function keepInstalled({ layout }: RunningRollback, { place, returning }: Returning): TargetPart {
   const previous = readPreviousInstall(layout, place)
-  return { ...place, ...versionOf(returning), previous, intact: identityOf(returning), returning }
+  return { ...place, ...targetVersion(returning), previous, intact: identityOf(returning), returning }
 }
 
 /**
@@ -371,10 +375,10 @@ function takeRetained(
   const previous = readPreviousInstall(layout, place)
   const newest = findLeftBehind(layout, { ...place, previous }, origin)
   const leftBehind = newest === join(snapshotsPath(layout, place), retained.name) ? undefined : newest
-  return { ...place, ...versionOf(returning), previous, retained, returning, keepPaths: allPaths, leftBehind }
+  return { ...place, ...targetVersion(returning), previous, retained, returning, keepPaths: allPaths, leftBehind }
 }
 
-function versionOf({
+function targetVersion({
   version,
   artifact_sha256: artifactSha256,
 }: InstalledVersion): Pick<TargetPart, 'version' | 'artifactSha256'> {

@@ -19,7 +19,7 @@ import type { GivenInputs } from './inputs.ts'
 import { createRunnerLog, type Note, type RunnerLog } from './log.ts'
 import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
 import { buildDeploySummary } from './summaries/deploy.ts'
-import { describeEnding } from './summaries/outcome.ts'
+import { buildHeadline } from './summaries/outcome.ts'
 
 /** The state in which a step that has the host saves the id of its deployment for its post step. */
 const RUN_STATE = 'deployment-id'
@@ -176,7 +176,7 @@ export class Step {
       const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`)
       this.#annotator.annotateFailure(cause, result.report)
     }
-    log.info(`${describeEnding(result).sentence}.`)
+    log.info(`${buildHeadline(result).sentence}.`)
   }
 
   /** Adds the summary of a recovered deployment, if there was one. */

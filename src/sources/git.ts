@@ -152,7 +152,7 @@ async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promise<stri
   const { git } = fetch
   const format = ref.length === 64 && isCommitId(ref) ? 'sha256' : 'sha1'
   const made = await git.run({ args: ['init', '--quiet', '--bare', '--template=', `--object-format=${format}`] })
-  if (!isDone(made))
+  if (!hasSucceeded(made))
     throw new ArtifactError('bad_response', 'git cannot create a repository on this host: try "git init" by hand.')
   const options = [
     '--quiet',
@@ -167,7 +167,7 @@ async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promise<stri
     args: ['fetch', ...options, '--', boundedUrl(fetch.server.url), refspec],
     settings: await connectionSettings(fetch),
   })
-  if (!isDone(fetched)) throw explainRefusal(fetch, fetched)
+  if (!hasSucceeded(fetched)) throw explainRefusal(fetch, fetched)
   const commit = await git.line({ args: ['rev-parse', '--verify', '--end-of-options', `${FETCHED}^{commit}`] })
   if (commit === undefined) throw unusable(fetch.server, `its ${ref} is not a commit`)
   if (isCommitId(ref) && commit !== ref) throw unusable(fetch.server, `it sent ${commit} instead of ${ref}`)
@@ -194,7 +194,7 @@ function writeAuthorities(folder: string, ca: string): string {
   return path
 }
 
-function isDone(end: ChildEnd): boolean {
+function hasSucceeded(end: ChildEnd): boolean {
   return end.kind === 'exited' && end.code === 0
 }
 

@@ -92,7 +92,7 @@ export class SourceBudget {
 }
 
 /** A version of a part that came from a source, and that this host has installed or retained. */
-export interface SuppliedVersion {
+export interface SourcedVersion {
   readonly version: string | null
   readonly source: SourceRecord
 }
@@ -100,8 +100,8 @@ export interface SuppliedVersion {
 /** The history of a part's place on this host. */
 export interface SourcePast {
   /** Undefined if this project has installed nothing there from a source. */
-  readonly installed: SuppliedVersion | undefined
-  readonly history: readonly SuppliedVersion[]
+  readonly installed: SourcedVersion | undefined
+  readonly history: readonly SourcedVersion[]
   /** True if exactly this content was installed and later replaced, according to the host's records and audit log. */
   wasReplaced(source: SourceRecord): boolean
 }
@@ -117,7 +117,7 @@ export interface OfferedVersion {
  * Throws ArtifactError `version_reused` for a version that this host has had from the same source with different bytes:
  * a published version must never change.
  */
-export function refuseReused({ version, source }: OfferedVersion, history: readonly SuppliedVersion[]): void {
+export function refuseReused({ version, source }: OfferedVersion, history: readonly SourcedVersion[]): void {
   const known = history.filter(had => had.source.from === source.from && isSameVersion(had.version ?? '', version))
   const [first] = known
   if (first === undefined || known.some(had => had.source.id === source.id)) return

@@ -37,14 +37,14 @@ const SOURCE_INPUTS: InputNames = {
   subject: "the slug, kind and version in the project's manifest.json",
 }
 
-interface Destination {
+interface PartDestination {
   readonly folder: string
   readonly past: SourcePast
   /** True if the signed manifest has the digest of the tree. */
   readonly isPinned: boolean
 }
 
-interface Fetching {
+interface PartFetching {
   readonly request: SourceRequest
   readonly tools: SourceTools
 }
@@ -56,9 +56,9 @@ interface Fetching {
  * Also throws what the marketplace's client and `unpackArtifact` throw.
  */
 async function fetchFromMarketplace(
-  { request, tools }: Fetching,
+  { request, tools }: PartFetching,
   source: MarketplaceSource,
-  { folder, past, isPinned }: Destination,
+  { folder, past, isPinned }: PartDestination,
 ): Promise<OfferedVersion & { staged: string; tree: NamedTree; cost: SourceCost }> {
   const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace
   const bases = { hub: hubUrl, services: servicesUrl, deployments: hubUrl }
@@ -77,7 +77,7 @@ async function fetchFromMarketplace(
     const unpacked = await unpackArtifact(checking, verified, folder)
     const { staged } = unpacked
     const tree = { ...unpacked.tree, files: [...unpacked.tree.files] }
-    const part = partOf({ staged, tree }, source)
+    const part = subdirectoryPart({ staged, tree }, source)
     const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined
     const decided = decideVersion(found, pluginYaml)
     const { version } = decided
@@ -92,7 +92,10 @@ async function fetchFromMarketplace(
   }
 }
 
-function partOf({ staged, tree }: { staged: string; tree: NamedTree }, { slug, subdirectory }: MarketplaceSource) {
+function subdirectoryPart(
+  { staged, tree }: { staged: string; tree: NamedTree },
+  { slug, subdirectory }: MarketplaceSource,
+) {
   if (subdirectory === undefined) return { staged, tree }
   if (!tree.directories.includes(subdirectory)) {
     throw new ArtifactError(
@@ -108,7 +111,7 @@ function partOf({ staged, tree }: { staged: string; tree: NamedTree }, { slug, s
 }
 
 /** A part of a project, the folder for its tree, and the history of its place. */
-interface Wanted {
+interface WantedSource {
   readonly part: {
     readonly shelf: string
     readonly id: string
@@ -150,7 +153,7 @@ export class SourceSupplier {
   /**
    * Throws ConfigError `missing_input` if a part comes from a marketplace and an input for the marketplace is missing.
    */
-  requireInputs(parts: readonly Pick<Wanted, 'part'>['part'][]): void {
+  requireInputs(parts: readonly Pick<WantedSource, 'part'>['part'][]): void {
     const ids = parts.filter(({ source }) => source.from === 'marketplace').map(({ shelf, id }) => `${shelf}/${id}`)
     const { marketplace } = this.#request
     const keys = Object.keys(MARKETPLACE_INPUTS) as (keyof typeof MARKETPLACE_INPUTS)[]
@@ -163,7 +166,7 @@ export class SourceSupplier {
   }
 
   /** Throws what the source's own client throws, with the part's name at the start of the message. */
-  async fetch(wanted: Wanted): Promise<Supplied> {
+  async fetch(wanted: WantedSource): Promise<Supplied> {
     const name = `${wanted.part.shelf}/${wanted.part.id}`
     try {
       return await this.#fetch(wanted, name)
@@ -172,10 +175,10 @@ export class SourceSupplier {
     }
   }
 
-  async #fetch(wanted: Wanted, name: string): Promise<Supplied> {
+  async #fetch(wanted: WantedSource, name: string): Promise<Supplied> {
     const { part, folder } = wanted
     const { source } = part
-    this.#tools.log.info(`${name}: fetching ${describe(source)}.`)
+    this.#tools.log.info(`${name}: fetching ${describeSource(source)}.`)
     const context = { request: { ...this.#request, ...this.#budget.left }, tools: this.#tools }
     if (source.from === 'marketplace') {
       const { cost, ...supplied } = await fetchFromMarketplace(context, source, {
@@ -194,7 +197,7 @@ export class SourceSupplier {
   }
 }
 
-function describe(source: MarketplaceSource | GitSource): string {
+function describeSource(source: MarketplaceSource | GitSource): string {
   const below = source.subdirectory === undefined ? '' : `, subdirectory ${source.subdirectory}`
   return source.from === 'git'
     ? `${source.url} at ${source.ref}${below}`

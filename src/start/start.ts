@@ -58,10 +58,10 @@ function isShort(): boolean {
 }
 
 /** An action that the bundle exports. After a run that changed the host, it calls `onInstalled` with the run's kind. */
-type Action = (onInstalled: (run: string) => void) => Promise<void>
+type ActionProgram = (onInstalled: (run: string) => void) => Promise<void>
 
 interface Bundle {
-  readonly exports: Readonly<Record<string, Action | undefined>>
+  readonly exports: Readonly<Record<string, ActionProgram | undefined>>
   /** Returns all code of the bundle that has been compiled so far, by this run or by the runs whose code it loaded. */
   compile(): Buffer
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { artifactPath, streamArtifact } from '../../hub/artifacts.ts'
 import { backUp } from '../../hub/backup/backup.ts'
-import { restore } from '../../hub/backup/restore.ts'
+import { restoreBackup } from '../../hub/backup/restore.ts'
 import { readGivenFile, withExistingStore } from '../../hub/commands/command.ts'
 import { makeFolder } from '../../hub/files.ts'
 import { readTls } from '../../hub/http/tls.ts'
@@ -97,7 +97,7 @@ describe('a message about a file that cannot be read', () => {
     const path = forbiddenFile(t)
     const folder = newFolder(t)
     await withoutRoot(() =>
-      assert.rejects(restore(path, join(folder, 'data'), new AbortController().signal), {
+      assert.rejects(restoreBackup(path, join(folder, 'data'), new AbortController().signal), {
         status: 400,
         message: `The backup ${path} ${FORBIDDEN}`,
       }),

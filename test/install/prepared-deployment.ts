@@ -9,7 +9,7 @@ import { endlessGrace } from '../../src/install/files/child-process.ts'
 import { type Layout, type Place, stagingPath } from '../../src/install/host/layout.ts'
 import type { PreviousInstall } from '../../src/install/host/previous-install.ts'
 import { startJournal } from '../../src/install/journal/journal.ts'
-import type { Host } from '../../src/install/reports/host.ts'
+import type { HostContext } from '../../src/install/reports/host.ts'
 import type { DeploymentTools } from '../../src/install/run/deployment.ts'
 import type { InstallOrder, NewPart, StepContext } from '../../src/install/steps/context.ts'
 import {
@@ -30,7 +30,7 @@ const NO_WIRE: Wire = {
 }
 
 /** A host without a hub to report to, with the state tables of all flows. */
-export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
+export function hostOf(layout: Layout, more: Partial<HostContext> = {}): HostContext {
   return {
     layout,
     sharedRoot: { isAllowed: false },

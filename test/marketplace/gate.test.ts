@@ -16,7 +16,7 @@ import {
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeployError, type ErrorCode } from '../../src/core/errors.ts'
-import { deploy } from '../../src/marketplace/deploy.ts'
+import { deployArtifact } from '../../src/marketplace/deploy.ts'
 import type { DeployRequest } from '../../src/marketplace/deployment.ts'
 import { checkRelease, type GateRequest, readLocalArtifact } from '../../src/marketplace/gate.ts'
 import { ACCEPTED_ZIPS } from '../archives/accepted-zips.ts'
@@ -101,7 +101,7 @@ async function gateCode(scene: Scene): Promise<string> {
 
 /** The code with which a deployment of the same release ends. */
 async function deployCode({ asked, tools }: Scene, more: Partial<DeployRequest> = {}): Promise<string> {
-  return (await deploy({ ...asked, ...more }, tools)).error?.code ?? ''
+  return (await deployArtifact({ ...asked, ...more }, tools)).error?.code ?? ''
 }
 
 /**

@@ -5,13 +5,13 @@ import { after, before, describe, it, type TestContext } from 'node:test'
 import { ArtifactError, AuthenticationError, type DeployError } from '../../src/core/errors.ts'
 import { verifyHmacSignature } from '../../src/core/trust/signature.ts'
 import {
-  buildReportBody,
+  buildMarketplaceReportBody,
   createMarketplaceClient,
-  createReportSender,
+  createMarketplaceSender,
   type HubBases,
   type MarketplaceClient,
+  marketplaceRefusal,
   OWN_INPUTS,
-  refusal,
 } from '../../src/marketplace/hub.ts'
 import { openStage, pluginFiles, SIGNING_SECRET, type Stage } from '../e2e/harness/stage.ts'
 import { reportOf } from '../install/prepared-host.ts'
@@ -210,14 +210,14 @@ describe('a refusal', () => {
   it('with 403 mentions a bound key only if the step sent an API key', () => {
     const subject = { kind: 'plugin', slug: 'greeter', inputs: { ...OWN_INPUTS, apiKey: 'access-token' } } as const
     const wanted = { name: 'the hosts', base: { url: 'https://hub.example', input: 'hub-url' }, isSigned: false }
-    const { message } = refusal({ status: 403, body: {} }, subject, wanted)
+    const { message } = marketplaceRefusal({ status: 403, body: {} }, subject, wanted)
     assert.match(message, / answered 403\. Check access-token, which may not allow this request\.$/)
   })
 
   it("with 403 gives no advice about a matrix for the one key of a project's sources", () => {
     const subject = { kind: 'plugin', slug: 'greeter', inputs: { ...OWN_INPUTS, apiKey: 'sources-api-key' } } as const
     const wanted = { name: 'the version', base: { url: 'https://hub.example', input: 'hub-url' }, isSigned: false }
-    const { message } = refusal({ status: 403, body: {} }, subject, wanted)
+    const { message } = marketplaceRefusal({ status: 403, body: {} }, subject, wanted)
     assert.match(
       message,
       / Check sources-api-key: a key may be bound to one kind and slug; such a key fetches no other /,
@@ -300,10 +300,10 @@ const GREETER = { kind: 'plugin', slug: 'greeter' } as const
 
 function senderTo(url: string, hub = url) {
   const access = { ...GREETER, bases: { hub, services: hub, deployments: url }, apiKey: 'key' }
-  return createReportSender(createMarketplaceClient(createTestedWire(), access), access)
+  return createMarketplaceSender(createMarketplaceClient(createTestedWire(), access), access)
 }
 
-describe('createReportSender', () => {
+describe('createMarketplaceSender', () => {
   const answers: [number, object][] = [
     [200, { accepted: true }],
     [201, { accepted: true }],
@@ -374,9 +374,9 @@ describe('createReportSender', () => {
   })
 })
 
-describe('buildReportBody', () => {
+describe('buildMarketplaceReportBody', () => {
   it('returns the fields of the contract and no others', () => {
-    assert.deepEqual(buildReportBody(reportOf({ repo: 'example/greeter@v2' }), GREETER), {
+    assert.deepEqual(buildMarketplaceReportBody(reportOf({ repo: 'example/greeter@v2' }), GREETER), {
       kind: 'plugin',
       slug: 'greeter',
       version: '2.0.0',
@@ -391,9 +391,12 @@ describe('buildReportBody', () => {
 
   it('names the requested version when none was found, and shortens the error', () => {
     const error = { code: 'network' as const, message: 'x'.repeat(5000), step: null }
-    const body = buildReportBody(reportOf({ version: null, requested_version: '3.0.0', error }), GREETER)
+    const body = buildMarketplaceReportBody(reportOf({ version: null, requested_version: '3.0.0', error }), GREETER)
     assert.deepEqual([body.version, body.error_message?.length], ['3.0.0', 2000])
-    assert.equal(buildReportBody(reportOf({ version: null, requested_version: null }), GREETER).version, 'unknown')
+    assert.equal(
+      buildMarketplaceReportBody(reportOf({ version: null, requested_version: null }), GREETER).version,
+      'unknown',
+    )
   })
 })
 
@@ -443,7 +446,7 @@ describe('the marketplace client with the reference hub', () => {
       outcome: 'failed',
     })
     const deliveryWith = (apiKey?: string) =>
-      createReportSender(client(apiKey), { ...GREETER, bases: bases() }).send(report, {
+      createMarketplaceSender(client(apiKey), { ...GREETER, bases: bases() }).send(report, {
         retry: false,
         timeoutMs: 10_000,
       })

@@ -6,7 +6,7 @@ import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { parseSignatureHeader } from '../../src/core/trust/signature.ts'
 import { ConnectionWatch, explainFailure, openExchange, readRequestHeaders } from '../../src/net/exchange.ts'
-import { readSettings } from '../../src/net/settings.ts'
+import { buildWireSettings } from '../../src/net/settings.ts'
 import {
   CLOSED_PORT,
   makeCertificate,
@@ -180,7 +180,7 @@ const timeouts = { connectMs: CONNECT_MS, idleMs: IDLE_MS }
 const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n'
 
 function openWith(timers: ManualTimers, url: string) {
-  const settings = readSettings({
+  const settings = buildWireSettings({
     allowHttp: false,
     userAgent: 'test',
     log: () => {},
@@ -301,7 +301,7 @@ describe('close', () => {
 
   it('releases what listens to the signal, once the request is closed', async t => {
     const server = await serve(t, (_, response) => response.end('{}'))
-    const settings = readSettings({ allowHttp: false, userAgent: 'test', log: () => {}, timeouts })
+    const settings = buildWireSettings({ allowHttp: false, userAgent: 'test', log: () => {}, timeouts })
     const watch = new ConnectionWatch({ server: server.url, foreign: false }, settings)
     const request = http.get(server.url, { signal: watch.signal })
     watch.follow(request)

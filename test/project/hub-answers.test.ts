@@ -9,7 +9,7 @@ import {
   type ErrorCode,
 } from '../../src/core/errors.ts'
 import type { JsonAnswer } from '../../src/net/wire.ts'
-import { type HubCall, parseAnswer, refusalOf } from '../../src/project/hub.ts'
+import { type HubCall, parseAnswer, projectRefusal } from '../../src/project/hub.ts'
 
 type Row = [call: HubCall, statuses: number[], type: new (...args: never[]) => DeployError, code: ErrorCode]
 
@@ -31,10 +31,10 @@ const ROWS: Row[] = [
 ]
 
 function refuse(call: HubCall, status: number, body: unknown): DeployError {
-  return refusalOf({ call, subject: 'project shop' }, { status, body, url: 'https://hub.example/x?token=SIGNED' })
+  return projectRefusal({ call, subject: 'project shop' }, { status, body, url: 'https://hub.example/x?token=SIGNED' })
 }
 
-describe('refusalOf', () => {
+describe('projectRefusal', () => {
   it('advises trying again only after a status that may pass', () => {
     const statuses = [302, 400, 405, 408, 410, 422, 429, 500, 503]
     const passing = statuses.filter(status => /Try again later/.test(refuse('latest', status, {}).message))

@@ -10,9 +10,9 @@ import {
 } from '../../src/core/errors.ts'
 import {
   type ArtifactDescriptor,
-  buildReportBody,
+  buildProjectReportBody,
   createProjectClient,
-  createReportSender,
+  createProjectSender,
   type ProjectClient,
   resolveDownloadUrl,
 } from '../../src/project/hub.ts'
@@ -374,10 +374,10 @@ const ROUTE = 'POST /v1/deployments/report'
 const ONCE = { retry: false, timeoutMs: 10_000 }
 
 function senderTo(url: string) {
-  return createReportSender(clientOf(url), { hubUrl: url, projectId: 'shop' })
+  return createProjectSender(clientOf(url), { hubUrl: url, projectId: 'shop' })
 }
 
-describe('createReportSender', () => {
+describe('createProjectSender', () => {
   const answers: [number, object][] = [
     [200, { accepted: true }],
     [201, { accepted: true }],
@@ -418,10 +418,10 @@ describe('createReportSender', () => {
   })
 })
 
-describe('buildReportBody', () => {
+describe('buildProjectReportBody', () => {
   it('returns the fields of the contract and no others (contract 2.2)', () => {
     const report = reportOf({ plugins: [{ id: 'cart', version: '2.0.0' }] })
-    assert.deepEqual(buildReportBody(report, 'shop'), {
+    assert.deepEqual(buildProjectReportBody(report, 'shop'), {
       project_id: 'shop',
       deployment_id: report.deployment_id,
       status: 'success',
@@ -433,8 +433,11 @@ describe('buildReportBody', () => {
   })
 
   it('returns no plugins when none are known, and names the requested version', () => {
-    const body = buildReportBody(reportOf({ version: null, requested_version: 'latest' }), 'shop')
+    const body = buildProjectReportBody(reportOf({ version: null, requested_version: 'latest' }), 'shop')
     assert.deepEqual([body.plugins, body.version], [[], 'latest'])
-    assert.equal(buildReportBody(reportOf({ version: null, requested_version: null }), 'shop').version, 'unknown')
+    assert.equal(
+      buildProjectReportBody(reportOf({ version: null, requested_version: null }), 'shop').version,
+      'unknown',
+    )
   })
 })

@@ -3,7 +3,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { text } from 'node:stream/consumers'
 import type { TestContext } from 'node:test'
 import type { DeployError } from '../../src/core/errors.ts'
-import { createProjectClient, type ProjectAccess, type ProjectClient, type ReportBody } from '../../src/project/hub.ts'
+import {
+  createProjectClient,
+  type ProjectAccess,
+  type ProjectClient,
+  type ProjectReportBody,
+} from '../../src/project/hub.ts'
 import { type Handler, type LoopbackServer, serve } from '../net/loopback-server.ts'
 import { createTestedWire } from '../net/tested-wire.ts'
 
@@ -18,7 +23,7 @@ export const AUTHORIZE = 'POST /v1/deployments/authorize'
 export const SENT_REPORT = 'POST /v1/deployments/report'
 
 /** A report with every field of the contract. */
-export const REPORT: ReportBody = {
+export const REPORT: ProjectReportBody = {
   project_id: 'shop',
   deployment_id: '0b6f2f6e-43f5-4a4c-9d0c-9a2f3b1c7d10',
   status: 'success',

@@ -5,8 +5,8 @@ import {
   refuseOlder,
   refuseReused,
   SourceBudget,
+  type SourcedVersion,
   type SourcePast,
-  type SuppliedVersion,
 } from '../../src/sources/request.ts'
 
 it('lets the sources of a run share the limits of time, bytes and entries', () => {
@@ -26,7 +26,7 @@ it('lets the sources of a run share the limits of time, bytes and entries', () =
 
 const FROM = 'https://hub.example.org plugin pay'
 
-function had(version: string, id: string, more: Partial<SuppliedVersion> = {}): SuppliedVersion {
+function had(version: string, id: string, more: Partial<SourcedVersion> = {}): SourcedVersion {
   return { version, source: { from: FROM, id }, ...more }
 }
 
@@ -43,7 +43,7 @@ function codeOf(act: () => void): string | undefined {
 const offered = { version: '2.0.0', source: { from: FROM, id: 'b' } }
 
 describe('the version that a marketplace serves for a part', () => {
-  const reused: [what: string, history: SuppliedVersion[], code: string | undefined][] = [
+  const reused: [what: string, history: SourcedVersion[], code: string | undefined][] = [
     ['no version', [], undefined],
     ['the same bytes', [had('2.0.0', 'b')], undefined],
     ['another version', [had('1.0.0', 'a')], undefined],

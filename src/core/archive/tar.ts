@@ -284,7 +284,7 @@ export class TarReader {
 
   #announce(header: TarHeader, body: Buffer): void {
     if (header.type === 'pax global') verifyGlobalPax(body)
-    else this.#announced = announce(this.#announced, header, body)
+    else this.#announced = withExtension(this.#announced, header, body)
   }
 
   #openMember(header: TarHeader): void {
@@ -336,7 +336,7 @@ function isExtension({ type }: TarHeader): boolean {
  * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers. Throws
  * `unsafe_archive` if a path or name in the header is not UTF-8. `toEntry` verifies targets.
  */
-function announce(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
+function withExtension(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
   const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
   verifyAnnouncedOnce(announced, key)
   switch (key) {

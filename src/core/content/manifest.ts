@@ -108,7 +108,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-const words: DocumentWords = {
+const manifestWords: DocumentWords = {
   document: 'the manifest',
   subjectOf: () => ({ prefix: '', covers: 0 }),
   keysAt: () => Object.keys(manifestSchema.def.getter().shape),
@@ -117,7 +117,7 @@ const words: DocumentWords = {
 function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): string {
   const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 })
   const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere }
-  const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message)
+  const problems = new SchemaComplaints(source, manifestWords).problemsOf(issues).map(({ message }) => message)
   const unlisted = problems.length - MAX_LISTED_PROBLEMS
   const isWhole = problems.length < MAX_REPORTED_PROBLEMS
   const more = unlisted > 0 ? [`${isWhole ? '' : 'at least '}${countInWords(unlisted, 'more problem')}`] : []

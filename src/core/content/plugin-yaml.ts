@@ -133,15 +133,15 @@ function printedBy(node: unknown): string | undefined {
 function notAPlugin(problem: string): ArtifactError {
   return new ArtifactError(
     'not_a_plugin',
-    refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"),
+    refusalSentence(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"),
   )
 }
 
 function invalid(rule: string): ArtifactError {
-  return new ArtifactError('invalid_manifest', refusal(rule))
+  return new ArtifactError('invalid_manifest', refusalSentence(rule))
 }
 
-function refusal(problem: string, hint = ''): string {
+function refusalSentence(problem: string, hint = ''): string {
   return `The artifact's plugin.yaml ${problem}, so the artifact was refused. The publisher must fix plugin.yaml${hint}.`
 }
 

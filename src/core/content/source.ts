@@ -175,7 +175,7 @@ export function basicCredentials(token: string): string {
 /** Adds a line's token. Returns the problem with the line, if any. Does not quote the line, which may be a token. */
 function addLine(tokens: Map<string, string>, line: string, number: number): string | undefined {
   const equals = line.indexOf('=')
-  const [host, token] = [hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()]
+  const [host, token] = [parseTokenHost(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()]
   if (host === undefined)
     return `must consist of lines host=token or host:port=token, but line ${number} has another form`
   if (tokens.has(host)) return `must name ${host} only once, but line ${number} names it again`
@@ -185,7 +185,7 @@ function addLine(tokens: Map<string, string>, line: string, number: number): str
   return undefined
 }
 
-function hostOf(text: string): string | undefined {
+function parseTokenHost(text: string): string | undefined {
   if (!/^(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/.test(text)) return undefined
   return URL.parse(`https://${text}/`)?.host
 }

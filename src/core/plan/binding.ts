@@ -132,12 +132,12 @@ function withHostPath(step: PlanStep, pluginsDirname: string): PlanStep {
   return { ...step, from: `plugins/${step.from.slice(pluginsDirname.length + 1)}` }
 }
 
-function shelfOf(step: InstallStep): ManifestPart['shelf'] {
+function shelfOfStep(step: InstallStep): ManifestPart['shelf'] {
   return step.action === 'install_plugin' ? 'plugins' : 'extensions'
 }
 
 function isPartOf(part: ManifestPart, step: InstallStep): boolean {
-  return part.shelf === shelfOf(step) && part.id === installedId(step)
+  return part.shelf === shelfOfStep(step) && part.id === installedId(step)
 }
 
 /**
@@ -169,8 +169,8 @@ function installProblems({ steps, positions }: Plan, manifest: Manifest): PlanPr
 function unknownPartProblems(installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
   return installSteps.flatMap(step => {
     if (manifest.parts.some(part => isPartOf(part, step))) return []
-    const ids = manifest.parts.filter(({ shelf }) => shelf === shelfOf(step)).map(({ id }) => id)
-    const message = `the manifest has no "${installedId(step)}" among its ${shelfOf(step)}${didYouMean(installedId(step), ids)}`
+    const ids = manifest.parts.filter(({ shelf }) => shelf === shelfOfStep(step)).map(({ id }) => id)
+    const message = `the manifest has no "${installedId(step)}" among its ${shelfOfStep(step)}${didYouMean(installedId(step), ids)}`
     return [stepProblem(step, message)]
   })
 }

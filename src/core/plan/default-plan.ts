@@ -28,12 +28,12 @@ export function buildDefaultPlan(
   artifact: { kind: Kind; slug: string },
   hostConfig: HostConfig | undefined,
 ): DefaultPlan {
-  const text = [...headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('')
-  return { text, reason: reasonOf(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) }
+  const text = [...planHead(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('')
+  return { text, reason: whyDefaultPlan(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) }
 }
 
 /** Quotes the slug, which may look like a number to YAML. */
-function headOf({ slug }: { slug: string }): string[] {
+function planHead({ slug }: { slug: string }): string[] {
   return ['format_version: "1"', `project_id: "${slug}"`, 'version: 1.0.0', 'steps:']
 }
 
@@ -69,7 +69,7 @@ function hasProjectUnit(hostConfig: HostConfig | undefined): boolean {
   return hostConfig?.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined
 }
 
-function reasonOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostConfig | undefined): string {
+function whyDefaultPlan({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostConfig | undefined): string {
   const start = `install-plan names no file, so this is the default plan: it installs the ${kind} under its slug`
   if (hostConfig === undefined) return `${start}, and does nothing else, because host-config names no file.`
   const { file, supervisor } = hostConfig

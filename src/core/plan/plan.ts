@@ -11,6 +11,7 @@ import {
   type SourcePosition,
   type SourceProblem,
 } from '../yaml/problems.ts'
+import type { Issue } from '../yaml/schema.ts'
 import { type DocumentWords, SchemaComplaints, valueAt } from '../yaml/schema.ts'
 import { parseYamlSource, type YamlPath, type YamlSource } from '../yaml/source.ts'
 import {
@@ -87,8 +88,6 @@ function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Pla
     positions: positionsIn(source),
   }
 }
-
-type Issue = z.core.$ZodIssue
 
 /**
  * Turns the schema's issues into problems. Also checks the common keys of a step whose action is unknown, because the

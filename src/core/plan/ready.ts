@@ -91,9 +91,9 @@ export function checkPlanNeeds(plan: Pick<Plan, 'steps'>, hostConfig: HostConfig
   return { problems, skipped: answers.filter(({ answer }) => answer.type === 'skip').map(({ step }) => step) }
 }
 
-type Answer = { type: 'ready' } | { type: 'skip' } | { type: 'refused'; reason: string }
+type StepReadiness = { type: 'ready' } | { type: 'skip' } | { type: 'refused'; reason: string }
 
-const READY: Answer = { type: 'ready' }
+const READY: StepReadiness = { type: 'ready' }
 
 class NeedsCheck {
   readonly #hostConfig: HostConfig | undefined
@@ -104,7 +104,7 @@ class NeedsCheck {
     this.#installedIds = steps.filter(isInstallStep).map(installedId)
   }
 
-  answerTo(step: PlanStep): Answer {
+  answerTo(step: PlanStep): StepReadiness {
     if (isMarkerStep(step) || isInstallStep(step)) return READY
     switch (step.action) {
       case 'start':
@@ -122,13 +122,13 @@ class NeedsCheck {
     }
   }
 
-  #supervised(need: string): Answer {
+  #supervised(need: string): StepReadiness {
     if (this.#hostConfig?.supervisor === undefined) return this.#lack(need)
     return this.#hostConfig.supervisor === 'none' ? { type: 'skip' } : READY
   }
 
   /** A healthcheck without `plugin` checks everything that the plan installs. */
-  #healthcheckAnswer(step: { readonly plugin?: string; readonly timeoutSeconds: number }): Answer {
+  #healthcheckAnswer(step: { readonly plugin?: string; readonly timeoutSeconds: number }): StepReadiness {
     const ids = step.plugin === undefined ? this.#installedIds : [step.plugin]
     const unchecked = ids.filter(id => this.#checkOf(id) === undefined)
     if (ids.length === 0 || unchecked.length > 0) {
@@ -140,7 +140,7 @@ class NeedsCheck {
     return this.#timeAnswer(ids, step.timeoutSeconds)
   }
 
-  #timeAnswer(ids: readonly string[], timeoutSeconds: number): Answer {
+  #timeAnswer(ids: readonly string[], timeoutSeconds: number): StepReadiness {
     const stableFor = (id: string): number => this.#checkOf(id)?.stableForSeconds ?? 0
     const slow = ids.find(id => stableFor(id) >= timeoutSeconds)
     if (slow === undefined) return READY
@@ -154,7 +154,7 @@ class NeedsCheck {
     return this.#hostConfig?.plugins.get(id)?.healthcheck
   }
 
-  #lack(need: string): Answer {
+  #lack(need: string): StepReadiness {
     const file = this.#hostConfig?.file
     const where = file === undefined ? 'the host-config input names no file' : `${file} has no such entry`
     return { type: 'refused', reason: `needs ${need} in the host config, but ${where}` }

@@ -35,12 +35,12 @@ function compareDotted(a: string, b: string): number | undefined {
 }
 
 function compareSemantic(a: string, b: string): number | undefined {
-  const [first, second] = [parseSemver(completed(a)), parseSemver(completed(b))]
+  const [first, second] = [parseSemver(withThreeNumbers(a)), parseSemver(withThreeNumbers(b))]
   return first === null || second === null ? undefined : compareSemver(first, second)
 }
 
 /** A short form such as `1.4` counts as `1.4.0`. */
-function completed(version: string): string {
+function withThreeNumbers(version: string): string {
   return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version
 }
 

@@ -3,7 +3,7 @@ import { cleanForeignText } from '../text.ts'
 import { didYouMean, type FoundProblem, firstProblems, nearMiss, problemAt, type SourceProblem } from './problems.ts'
 import type { YamlPath, YamlSource } from './source.ts'
 
-type Issue = z.core.$ZodIssue
+export type Issue = z.core.$ZodIssue
 
 /** The words that messages use for a kind of document and its parts. */
 export interface DocumentWords {

@@ -87,7 +87,7 @@ class ParsedSource implements YamlSource {
   readonly #root: Node | null
   readonly #lines: LineCounter
 
-  constructor(composed: ComposedYaml, file: string, mistake: Finding | undefined) {
+  constructor(composed: ComposedYaml, file: string, mistake: SyntaxFinding | undefined) {
     this.#file = file
     this.#lines = composed.lines
     this.#root = composed.document?.contents ?? null
@@ -102,7 +102,7 @@ class ParsedSource implements YamlSource {
   positionOf(path: YamlPath): SourcePosition {
     let node: unknown = this.#root
     for (const key of path) {
-      const child = childOf(node, key)
+      const child = childNode(node, key)
       if (offsetOf(child) === undefined) break
       node = child
     }
@@ -111,7 +111,7 @@ class ParsedSource implements YamlSource {
 
   positionOfKey(path: YamlPath): SourcePosition {
     let parent: unknown = this.#root
-    for (const key of path.slice(0, -1)) parent = childOf(parent, key)
+    for (const key of path.slice(0, -1)) parent = childNode(parent, key)
     const offset = offsetOf(keyNodeOf(parent, path.at(-1)))
     return offset === undefined ? this.positionOf(path) : this.#positionAt(offset)
   }
@@ -122,7 +122,7 @@ class ParsedSource implements YamlSource {
   }
 }
 
-interface Finding {
+interface SyntaxFinding {
   readonly message: string
   readonly offset: number
 }
@@ -131,7 +131,7 @@ function isSound({ complaints }: ComposedYaml): boolean {
   return complaints.every(({ isWarning }) => isWarning)
 }
 
-function syntaxFindings({ document, complaints }: ComposedYaml): Finding[] {
+function syntaxFindings({ document, complaints }: ComposedYaml): SyntaxFinding[] {
   const versionDirective = document?.directives.yaml.explicit
     ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
     : []
@@ -143,12 +143,12 @@ function syntaxFindings({ document, complaints }: ComposedYaml): Finding[] {
 }
 
 interface Walked {
-  readonly findings: readonly Finding[]
+  readonly findings: readonly SyntaxFinding[]
   readonly hasAlias: boolean
 }
 
 function walkNodes(root: Node | null): Walked {
-  const findings: Finding[] = []
+  const findings: SyntaxFinding[] = []
   const open: unknown[] = [root]
   let hasAlias = false
   for (let node = open.pop(); node !== undefined; node = open.pop()) {
@@ -159,7 +159,7 @@ function walkNodes(root: Node | null): Walked {
   return { findings, hasAlias }
 }
 
-function nodeFindings(node: unknown): Finding[] {
+function nodeFindings(node: unknown): SyntaxFinding[] {
   if (isAlias(node)) return [finding(node, 'aliases (*) are not accepted: write the value out instead')]
   const anchored = (isScalar(node) || isCollection(node)) && node.anchor !== undefined
   return [
@@ -168,7 +168,7 @@ function nodeFindings(node: unknown): Finding[] {
   ]
 }
 
-function keyFindings(node: unknown): Finding[] {
+function keyFindings(node: unknown): SyntaxFinding[] {
   if (!isMap(node)) return []
   const seen = new Set<string>()
   return node.items.flatMap(({ key }) => {
@@ -185,7 +185,7 @@ function childNodes(node: unknown): unknown[] {
   return node.items.flatMap(item => (isPair(item) ? [item.key, item.value] : [item]))
 }
 
-function childOf(node: unknown, key: PropertyKey): unknown {
+function childNode(node: unknown, key: PropertyKey): unknown {
   if (isMap(node)) return pairAt(node, key)?.value
   return isCollection(node) && typeof key === 'number' ? node.items[key] : undefined
 }
@@ -194,7 +194,7 @@ function keyNodeOf(node: unknown, key: PropertyKey | undefined): unknown {
   return isMap(node) ? pairAt(node, key)?.key : undefined
 }
 
-function finding(node: unknown, message: string): Finding {
+function finding(node: unknown, message: string): SyntaxFinding {
   return { message, offset: offsetOf(node) ?? 0 }
 }
 
@@ -431,10 +431,10 @@ function firstMatch(text: string, pattern: RegExp): string | undefined {
   const match = pattern.exec(text)
   if (match === null) return undefined
   const line = text.slice(0, match.index).split('\n').length
-  return `${nameOf(match[0])} in line ${line}`
+  return `${characterName(match[0])} in line ${line}`
 }
 
-function nameOf(character: string): string {
+function characterName(character: string): string {
   if (character === '\ufffd') return 'U+FFFD, or bytes that are not UTF-8,'
   if (character === '\r') return 'a carriage return without a line feed'
   return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`

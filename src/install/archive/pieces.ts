@@ -86,7 +86,7 @@ export async function readWhole(fd: number, buffer: Buffer): Promise<void> {
   }
 }
 
-const readAt = promisify(read)
+export const readAt = promisify(read)
 
 function truncated(): ArchiveError {
   return new ArchiveError(

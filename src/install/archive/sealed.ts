@@ -20,7 +20,7 @@ export interface OpenedArtifact {
   readonly [opened]: true
 }
 
-const DEK_BYTES = 32
+export const DEK_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const PIECE_BYTES = 1024 * 1024
@@ -53,7 +53,7 @@ export async function unseal(
  * Frees the memory of an opened artifact, which is as large as the sealed file. Nothing may read the artifact
  * afterwards.
  */
-export function discard({ zstd }: OpenedArtifact): void {
+export function freeArtifact({ zstd }: OpenedArtifact): void {
   ;(zstd.buffer as ArrayBuffer).transfer(0)
 }
 

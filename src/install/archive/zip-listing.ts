@@ -167,7 +167,7 @@ const ZIP64_END_BYTES = 56
 const ZIP64_END_UNCOUNTED_BYTES = 12
 
 const SATURATED_16 = 0xffff
-const SATURATED_32 = 0xffffffff
+export const SATURATED_32 = 0xffffffff
 
 /**
  * Finds the only central directory of a ZIP. Requires exactly one end record whose comment ends with the file. That

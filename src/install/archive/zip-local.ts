@@ -8,6 +8,7 @@ import {
   MOST_HEADER_BYTES,
   type OpenZip,
   parseMethod,
+  SATURATED_32,
   verifyFlags,
   type ZipDirectory,
   type ZipEntries,
@@ -26,7 +27,6 @@ interface LocalHeader {
 const HEADER_SIGNATURE = 0x04034b50
 const HEADER_BYTES = 30
 const HAS_DATA_DESCRIPTOR = 0x0008
-const SATURATED_32 = 0xffffffff
 /**
  * Enough for a header and, among small files, the next few. Another read costs more than reading the bytes between
  * headers.
@@ -108,7 +108,7 @@ function hasDescriptor({ flags }: LocalHeader): boolean {
 function verifyLocalHeader(header: LocalHeader, entry: ZipEntry): void {
   verifyFlags(header.flags, entry.name)
   if (parseMethod(header.fixed.readUInt16LE(8), entry.name) !== entry.method) throw contradiction(entry, 'method')
-  if (!isNamed(header.rawName, entry.name)) throw contradiction(entry, 'name')
+  if (!hasName(header.rawName, entry.name)) throw contradiction(entry, 'name')
   header.fields.verifyUnicodePath(header.rawName)
   if (!isAscii(header.rawName) && !isUtf8Name(header.flags) && !header.fields.hasUnicodePath)
     throw contradiction(entry, 'encoding of its name')
@@ -128,7 +128,7 @@ function readHeader(window: ReadWindow, { name, headerOffset }: ZipEntry): Local
   return { fixed, flags: fixed.readUInt16LE(6), rawName, fields, bytes }
 }
 
-function isNamed(rawName: Buffer, name: string): boolean {
+function hasName(rawName: Buffer, name: string): boolean {
   return isAscii(rawName) ? rawName.toString('latin1') === name : rawName.equals(Buffer.from(name))
 }
 

@@ -8,16 +8,16 @@ import { type Place, placeAt } from '../host/layout.ts'
 import {
   type HeldEnds,
   identify,
-  isMovedBack,
+  isMoveUndone,
   justAppeared,
   type Move,
   makeMove,
-  moveBack,
   moveSchema,
   type PlannedMove,
   requireFree,
   syncFolders,
   type Undone,
+  undoMove,
 } from './move.ts'
 import { isPlacePath, partsDirectorySchema, settingsPathSchema, stagedBy, stagedPathSchema } from './paths.ts'
 
@@ -110,7 +110,7 @@ async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): 
 
 /**
  * Undoes a change, whether it was made, half made or not made at all. May be repeated. Sets aside, and never removes,
- * files that another process has put in the way. For a move, throws as `moveBack` does.
+ * files that another process has put in the way. For a move, throws as `undoMove` does.
  */
 export async function undoChange(root: string, change: Change): Promise<Undone> {
   switch (change.type) {
@@ -118,7 +118,7 @@ export async function undoChange(root: string, change: Change): Promise<Undone> 
       await removeIfEmpty(join(root, change.path))
       return { wasMade: false, setAside: [] }
     case 'move':
-      return await moveBack(root, change)
+      return await undoMove(root, change)
     case 'create_file':
       return { wasMade: await removeCreated(root, change), setAside: [] }
   }
@@ -126,7 +126,7 @@ export async function undoChange(root: string, change: Change): Promise<Undone> 
 
 /** True if a move was certainly not made, or is certainly undone: the file or tree is at its source. */
 export function isBack(root: string, change: Change): boolean {
-  return change.type === 'move' && isMovedBack(root, change)
+  return change.type === 'move' && isMoveUndone(root, change)
 }
 
 /** True if the host differs from its state before this change; a directory that was only created does not count. */
@@ -135,7 +135,7 @@ export function isMade(root: string, change: Change): boolean {
     case 'make_directory':
       return false
     case 'move':
-      return !isMovedBack(root, change)
+      return !isMoveUndone(root, change)
     case 'create_file':
       return isCreated(root, change)
   }
@@ -237,7 +237,7 @@ function isOurs(root: string, file: CreatedFile, shelf: OpenDirectory): boolean 
   if (there === undefined) return false
   const staged = lstatIfPresentSync(path)
   if (staged === undefined) return String(there.ino) === file.ino && pathExistsSync(dirname(path))
-  return isSame(staged, there) || (isClaim(there) && !hasLinks(path))
+  return isSameFile(staged, there) || (isClaim(there) && !hasLinks(path))
 }
 
 /** True if the file system has hard links. Only without them does this action claim a path with an empty file. */
@@ -251,7 +251,7 @@ function hasLinks(path: string): boolean {
   }
 }
 
-function isSame(a: Stats, b: Stats): boolean {
+function isSameFile(a: Stats, b: Stats): boolean {
   return a.ino === b.ino && a.dev === b.dev
 }
 

@@ -40,7 +40,7 @@ export type Identity = Pick<Move, 'ino' | 'times'>
 export async function identify(root: string, move: PlannedMove): Promise<Identity> {
   requireFree(root, move)
   for (let attempt = 1; ; attempt++) {
-    const identity = withEnds(root, move, ({ from }) => identityOf(from))
+    const identity = withEnds(root, move, ({ from }) => identityAt(from))
     if (identity !== null) return identity
     if (attempt === MAX_ATTEMPTS) throw justDisappeared(move.from)
     await setTimeout(attempt)
@@ -97,7 +97,7 @@ function isInTheWay(error: unknown): boolean {
 }
 
 /** Returns the identity of the file or tree at a path, or null if nothing is there. */
-function identityOf({ at }: HeldPath): Identity | null {
+function identityAt({ at }: HeldPath): Identity | null {
   try {
     const { ino, mtimeNs, birthtimeNs } = lstatSync(at, { bigint: true })
     return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` }
@@ -139,7 +139,7 @@ export interface Undone {
  * the target. Does not throw for a tree that was to be installed, because the host does not run it. Does not throw for
  * a kept path that a process has removed, either: that path is lost, and no older move depends on it.
  */
-export async function moveBack(root: string, move: Move): Promise<Undone> {
+export async function undoMove(root: string, move: Move): Promise<Undone> {
   switch (await locate(root, move)) {
     case 'back':
       return { wasMade: false, setAside: [] }
@@ -161,7 +161,7 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
  * only while the folder of its target still exists. Otherwise, a new file or directory with the old inode may be at the
  * source.
  */
-export function isMovedBack(root: string, move: Move): boolean {
+export function isMoveUndone(root: string, move: Move): boolean {
   return withEnds(root, move, ({ from, to }) => {
     const before = inodeOf(from)
     if (stagedBy(move.from) !== undefined) return before !== null
@@ -199,7 +199,7 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
   if (isKept) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
   if (after === ino || isOwnPath(target)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
-  return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
+  return isNewTree && identityAt(to)?.times === times ? 'moved' : 'gone'
 }
 
 /**
@@ -255,7 +255,7 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
  * are equal.
  */
 function isMadeAnew(move: Move, found: HeldPath): boolean {
-  const [before, now] = [madeAt(move), madeAt(identityOf(found))]
+  const [before, now] = [madeAt(move), madeAt(identityAt(found))]
   return before !== undefined && now !== undefined && before !== now
 }
 
@@ -297,7 +297,7 @@ export async function findRenamed(root: string, moved: MovedFile, limit = MAX_EN
   const made = moved.times?.split(' ')[1] ?? '0'
   if (made === '0') return undefined
   const slice = new TimeSlice()
-  const pending = [treeOf(moved)]
+  const pending = [stagedTreeOf(moved)]
   let left = limit
   for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
     for (const entry of searching(folder, () => readdirSync(join(root, folder), { withFileTypes: true })) ?? []) {
@@ -312,7 +312,7 @@ export async function findRenamed(root: string, moved: MovedFile, limit = MAX_EN
 }
 
 /** `.hub-deploy/staging/<deployment>/<tree>`. */
-function treeOf({ to }: MovedFile): string {
+function stagedTreeOf({ to }: MovedFile): string {
   return to.split('/').slice(0, 4).join('/')
 }
 
@@ -323,7 +323,7 @@ function isIt(path: string, ino: string, made: string): boolean {
 
 function tooMany(moved: MovedFile, limit: number): Error {
   return new Error(
-    `${moved.from} is missing. The new version may have renamed it, but ${treeOf(moved)} has more than ${countInWords(limit)} files and directories, too many to search. ` +
+    `${moved.from} is missing. The new version may have renamed it, but ${stagedTreeOf(moved)} has more than ${countInWords(limit)} files and directories, too many to search. ` +
       'Stop the process that creates them, and run again.',
   )
 }

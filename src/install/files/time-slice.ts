@@ -65,13 +65,13 @@ export class TimeSlice {
   }
 }
 
-const WINDOW_BYTES = 1024 * 1024
+const HASH_WINDOW_BYTES = 1024 * 1024
 /** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW
 
 /** Hashes many files one after another through one buffer, in slices between which signals are handled. */
 export class FileDigester {
-  readonly #window = Buffer.allocUnsafeSlow(WINDOW_BYTES)
+  readonly #window = Buffer.allocUnsafeSlow(HASH_WINDOW_BYTES)
   readonly #slice: TimeSlice
 
   constructor(signal?: AbortSignal) {

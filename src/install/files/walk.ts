@@ -58,7 +58,7 @@ export function* scanTree(
     }
     const path = `${listing.prefix}${name}`
     if (isLeftOut(path)) continue
-    const below = listing.directories.has(name) ? yield* enter(root, listing, name) : undefined
+    const below = listing.directories.has(name) ? yield* enterDirectory(root, listing, name) : undefined
     if (below === undefined) {
       const item = describeItemSync(root, path)
       onStamp?.(path, item?.stamp ?? '')
@@ -119,7 +119,7 @@ function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut'
  * Returns the current listing of a directory, or undefined if the directory cannot be listed. Returns the earlier
  * listing if the directory still has the same stamp. In any case, removes the earlier listing from `above`.
  */
-function* enter(root: string, above: Listing, name: string): Generator<undefined, Listing | undefined> {
+function* enterDirectory(root: string, above: Listing, name: string): Generator<undefined, Listing | undefined> {
   const at = `${root}/${above.prefix}${name}`
   const listed = above.directories.get(name)
   above.directories.set(name, undefined)
@@ -193,7 +193,7 @@ export async function walkTree(root: string, skip: ReadonlySet<string> = new Set
       const path = directory === '' ? entry.name : `${directory}/${entry.name}`
       if (skip.has(path)) continue
       if (entry.isDirectory()) pending.push(path)
-      else found.push(...(await describe(root, path)))
+      else found.push(...(await entriesAt(root, path)))
     }
   }
   return found.sort((a, b) => comparePaths(a.path, b.path))
@@ -229,7 +229,7 @@ async function listDirectory(path: string) {
 }
 
 /** Returns an empty list if another process has just removed the item. */
-async function describe(root: string, path: string): Promise<TreeEntry[]> {
+async function entriesAt(root: string, path: string): Promise<TreeEntry[]> {
   try {
     const stat = await promises.lstat(join(root, path))
     if (stat.isSymbolicLink()) return [{ type: 'symlink', path, target: await promises.readlink(join(root, path)) }]

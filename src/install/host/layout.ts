@@ -113,7 +113,7 @@ export function reservePath(layout: Layout): string {
 }
 
 /** The fields that name the part of a row. */
-interface NamedPart {
+interface KindAndId {
   readonly kind: 'plugin' | 'service'
   readonly id: string
 }
@@ -124,12 +124,12 @@ interface InDirectory {
 }
 
 /** Returns the part that a row is about. */
-export function partOf({ kind, id }: NamedPart): PartName {
+export function partOf({ kind, id }: KindAndId): PartName {
   return { shelf: shelfOf(kind), id }
 }
 
 /** Returns the place of a row's plugin or service. */
-export function placeOf(row: NamedPart & InDirectory): Place {
+export function placeOf(row: KindAndId & InDirectory): Place {
   const part = partOf(row)
   return { ...part, directory: row.directory ?? usualDirectory(part.shelf) }
 }
@@ -152,6 +152,6 @@ export function shelfOf(kind: 'plugin' | 'service'): Shelf {
 }
 
 /** Returns the name of the part that a row is about. */
-export function nameOf(row: NamedPart): string {
+export function nameOf(row: KindAndId): string {
   return placeName(partOf(row))
 }

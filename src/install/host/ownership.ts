@@ -47,7 +47,7 @@ export function requireSafeHost(access: HostAccess): string[] {
   return checking(access, us => {
     const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES })
     requireOwnFolder({ layout: access.layout, us })
-    const recorded = requireTrusted(access, { us, directories: recordedDirectories(access.layout) })
+    const recorded = requireTrusted(access, { us, directories: unusualDirectories(access.layout) })
     return [...new Set([...usual, ...recorded])]
   })
 }
@@ -111,7 +111,7 @@ function requireTrusted(access: HostAccess, trusted: Trusted): string[] {
  * Returns the directories of plugins in our own record, except the usual ones. If the record cannot be read, returns
  * none, because no run uses those directories in that case.
  */
-function recordedDirectories(layout: Layout): string[] {
+function unusualDirectories(layout: Layout): string[] {
   try {
     const directories = readInstalled(layout).map(row => placeOf(row).directory)
     return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory))

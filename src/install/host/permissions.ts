@@ -22,8 +22,8 @@ export interface Decider extends Visited {
  */
 export function decidersOf(path: string, us: number): Decider[] {
   const { way, end } = walkPath(path)
-  const before = way.map(visited => judge(visited, { us, isEnd: false }))
-  return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before
+  const before = way.map(visited => deciderOf(visited, { us, isEnd: false }))
+  return end?.stat.isDirectory() ? [...before, deciderOf(end, { us, isEnd: true })] : before
 }
 
 /** In a sticky directory, other users can rename and remove only their own files. */
@@ -32,7 +32,7 @@ export function isSticky({ mode }: Visited['stat']): boolean {
 }
 
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
-function judge(visited: Visited, { us, isEnd }: { us: number; isEnd: boolean }): Decider {
+function deciderOf(visited: Visited, { us, isEnd }: { us: number; isEnd: boolean }): Decider {
   const { uid, mode } = visited.stat
   // The mode of a symlink has no meaning.
   const isFixed = visited.stat.isSymbolicLink() || (!isEnd && isSticky(visited.stat))

@@ -232,7 +232,7 @@ const MAX_PROJECT_VERSIONS = 20
 
 /**
  * Returns the versions that stay recorded, including `added` if there is one. For each project, these are the newest 20
- * versions whose parts this host still has (see `isLeft`). A version whose sources had different contents at different
+ * versions whose parts this host still has (see `isProjectLeft`). A version whose sources had different contents at different
  * times is recorded once for each set of trees.
  */
 function retainVersions(
@@ -243,7 +243,7 @@ function retainVersions(
   const others = known.filter(version => added === undefined || !isSameSet(version, added))
   const all = added === undefined ? others : [...others, added]
   const left = all.filter((version, index) =>
-    isLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }),
+    isProjectLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }),
   )
   const slugs = [...new Set(left.map(({ slug }) => slug))].filter(slug => slug !== added?.slug)
   const ordered = [...slugs, ...(added === undefined ? [] : [added.slug])]
@@ -272,7 +272,7 @@ interface Remains {
  * True if the host still has each part of a version. Also true of the newest entry for a version if the host has a
  * snapshot that was recorded with that version.
  */
-function isLeft({ slug, version, parts }: ProjectVersion, { rows, isNewest }: Remains): boolean {
+function isProjectLeft({ slug, version, parts }: ProjectVersion, { rows, isNewest }: Remains): boolean {
   const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots])
   const isNamed = rows.some(row =>
     snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version),

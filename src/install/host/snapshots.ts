@@ -20,7 +20,7 @@ export function nextSnapshotName(
   version: string | null,
   recorded: readonly SnapshotRow[] = [],
 ): string {
-  const known = [...listNames(folder), ...recorded.map(({ name }) => name)]
+  const known = [...readNames(folder), ...recorded.map(({ name }) => name)]
   const names = known.filter(name => snapshotNameSchema.safeParse(name).success)
   const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)))
   return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`
@@ -65,7 +65,7 @@ export function isGenuine({ modified }: SnapshotRow): boolean {
   return modified === undefined
 }
 
-function listNames(path: string): string[] {
+function readNames(path: string): string[] {
   try {
     return readdirSync(path)
   } catch (error) {

@@ -36,7 +36,7 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
   if (!pathExistsSync(root)) return
   requireNoMountPoint(root)
   const paths = ['', ...presentPaths(root, keepPaths)]
-  for (const path of paths) requireMovable({ root, path }, irreplaceable(layout))
+  for (const path of paths) probeRename({ root, path }, irreplaceable(layout))
 }
 
 /**
@@ -79,7 +79,7 @@ interface MovedPath {
  * directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
  * that the target is not empty, or is a directory. Otherwise, the system reports why the path cannot be moved.
  */
-function requireMovable(moved: MovedPath, target: string): void {
+function probeRename(moved: MovedPath, target: string): void {
   const path = join(moved.root, moved.path)
   try {
     renameSync(path, target)

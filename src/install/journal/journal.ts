@@ -251,9 +251,9 @@ export function redactTexts(value: unknown, redact: Redact, exceptions: Readonly
 function redactRecord(record: JournalRecord, redact: Redact): JournalRecord {
   switch (record.record) {
     case 'begin':
-      return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } }
+      return { ...record, facts: { ...record.facts, ...redactFacts(record.facts, redact) } }
     case 'facts':
-      return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } }
+      return { ...record, facts: { ...record.facts, ...redactFacts(record.facts, redact) } }
     case 'step':
       return { ...record, error: record.error === null ? null : redact(record.error) }
     case 'end':
@@ -276,7 +276,7 @@ const FOREIGN_FACTS = ['version', 'previous_version', 'repo'] as const
 
 type PartialFacts = { [K in keyof DeploymentFacts]?: DeploymentFacts[K] | undefined }
 
-function withoutSecrets(facts: PartialFacts, redact: Redact): Partial<DeploymentFacts> {
+function redactFacts(facts: PartialFacts, redact: Redact): Partial<DeploymentFacts> {
   const hasSecret = (name: (typeof FOREIGN_FACTS)[number]): boolean => redact(facts[name] ?? '') !== (facts[name] ?? '')
   const drift = facts.drift?.map(entry => redactTexts(entry, redact, DRIFT_WORDS) as typeof entry)
   return { ...Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null])), ...(drift && { drift }) }

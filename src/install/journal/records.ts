@@ -120,7 +120,7 @@ type AnyRecord = Announcement | { readonly record: string }
  * Records that a change is undone: the change that record number `of` announced, or the `nth` of several, counting from
  * 0.
  */
-interface Undone {
+interface UndoneRecord {
   readonly of: number
   readonly nth?: number
 }
@@ -161,7 +161,7 @@ export function undoneRecord({ seq, nth }: AnnouncedChange, wasMade: boolean) {
 }
 
 /** True if this record of an undo is about this change. */
-export function isUndoneBy({ seq, nth }: AnnouncedChange, undone: Undone): boolean {
+export function isUndoneBy({ seq, nth }: AnnouncedChange, undone: UndoneRecord): boolean {
   return undone.of === seq && undone.nth === nth
 }
 

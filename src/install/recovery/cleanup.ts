@@ -35,7 +35,7 @@ interface CleanedHost {
  */
 export async function finishCommitted({ layout, log }: CleanedHost, installation: Installation): Promise<boolean> {
   await recordInstalled(layout, installation)
-  const left = await discard(layout, log, installation.discard)
+  const left = await discardSnapshots(layout, log, installation.discard)
   const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)))
   return isRecorded
 }
@@ -47,7 +47,7 @@ export async function finishCommitted({ layout, log }: CleanedHost, installation
 export async function retryDiscarded(layout: Layout, log: Log): Promise<void> {
   const before = discardedIn(layout)
   await orWarn(log, async () => {
-    const left = await discard(layout, log, before)
+    const left = await discardSnapshots(layout, log, before)
     if (left.length < before.length) await recordDiscarded(layout, left)
   })
 }
@@ -62,7 +62,7 @@ function discardedIn(layout: Layout): readonly string[] {
 }
 
 /** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
-async function discard(layout: Layout, log: Log, paths: readonly string[]): Promise<string[]> {
+async function discardSnapshots(layout: Layout, log: Log, paths: readonly string[]): Promise<string[]> {
   const left: string[] = []
   for (const path of paths) if (!(await orWarn(log, () => putAside(layout, path)))) left.push(path)
   return left

@@ -18,7 +18,7 @@ import {
   pendingChanges,
   REQUIRED,
 } from '../journal/records.ts'
-import type { Host } from '../reports/host.ts'
+import type { HostContext } from '../reports/host.ts'
 import type { DeploymentRecord } from '../transaction/record.ts'
 import { isAnyMade } from '../transaction/undo.ts'
 
@@ -44,7 +44,7 @@ export function readRecords({ root, journal: path }: Layout): readonly JournalRe
       throw new JournalDamage('a change was made whose announcement follows a torn record')
     return records
   } catch (error) {
-    if (!(error instanceof JournalDamage)) throw unreadable(path, error)
+    if (!(error instanceof JournalDamage)) throw unreadableJournal(path, error)
     throw new DeploymentError(
       'inconsistent',
       `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins, services and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`,
@@ -53,7 +53,7 @@ export function readRecords({ root, journal: path }: Layout): readonly JournalRe
   }
 }
 
-function unreadable(path: string, error: unknown): DeploymentError {
+function unreadableJournal(path: string, error: unknown): DeploymentError {
   const { message } = toHostError(error, `reading ${path}`)
   return new DeploymentError(
     'inconsistent',
@@ -63,7 +63,7 @@ function unreadable(path: string, error: unknown): DeploymentError {
 }
 
 /** Refuses a dead run that 5 other runs could not roll back: throws DeploymentError `inconsistent`. */
-export function verifyRecoverable(host: Host, records: readonly JournalRecord[]): void {
+export function verifyRecoverable(host: HostContext, records: readonly JournalRecord[]): void {
   const [begin] = records
   if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES) return
   const { deployment_id: id, slug } = begin.facts
@@ -74,7 +74,7 @@ export function verifyRecoverable(host: Host, records: readonly JournalRecord[])
 }
 
 /** Refuses a dead run whose rollback failed and whose changes may remain: throws DeploymentError `inconsistent`. */
-function verifyRestored(layout: Layout, records: readonly JournalRecord[]): void {
+function requireRestored(layout: Layout, records: readonly JournalRecord[]): void {
   const rollback = findEnd(records)?.rollback
   const [begin] = records
   if (begin?.record === 'begin' && rollback?.restored === false && isInDoubt(layout))
@@ -118,7 +118,7 @@ export function changedPlaces(records: readonly JournalRecord[]): Place[] {
 }
 
 /** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */
-export function countAttempts({ run }: Host, records: readonly JournalRecord[]): number {
+export function countAttempts({ run }: HostContext, records: readonly JournalRecord[]): number {
   const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])))
   runs.delete(run.id)
   return runs.size
@@ -128,7 +128,7 @@ export function countAttempts({ run }: Host, records: readonly JournalRecord[]):
  * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if the hub has
  * not accepted that report.
  */
-export function findAccepted(records: readonly JournalRecord[]): number | undefined {
+export function findAcceptedAttempts(records: readonly JournalRecord[]): number | undefined {
   const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end')
   return last?.record === 'reported' ? last.attempts : undefined
 }
@@ -144,7 +144,7 @@ export function wasUnfinished(records: readonly JournalRecord[]): boolean {
 }
 
 /** Returns the state in which a run was interrupted: its last state that does not end its flow. */
-export function interruptedState({ flows }: Pick<Host, 'flows'>, { facts, states }: DeploymentRecord): string {
+export function interruptedState({ flows }: Pick<HostContext, 'flows'>, { facts, states }: DeploymentRecord): string {
   const flow = flows[flowOf(facts)]
   return states.findLast(({ state }) => statesAfter(flow, state)?.length !== 0)?.state ?? 'pending'
 }
@@ -155,11 +155,11 @@ export function interruptedState({ flows }: Pick<Host, 'flows'>, { facts, states
  * may have neither version intact. Throws `locked` if another run is changing the host, or was interrupted and can be
  * recovered.
  */
-export async function requireAtRest(host: Host, signal: AbortSignal): Promise<void> {
+export async function requireAtRest(host: HostContext, signal: AbortSignal): Promise<void> {
   const { layout } = host
   const other = await findUnended(host, signal)
   if (other === undefined || ('records' in other && !hasAnnounced(other.records))) return
-  if ('records' in other) verifyRestored(layout, other.records)
+  if ('records' in other) requireRestored(layout, other.records)
   throw new DeploymentError(
     'locked',
     `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended, or when the next deployment or dist/recover.js has recovered this host.`,
@@ -174,7 +174,7 @@ type Unended = { readonly holder: string } | { readonly records: readonly Journa
  * is still downloading, does not count. Throws DeploymentError `inconsistent` if that run
  * cannot be recovered, and as `readUnended` does.
  */
-export async function findUnended(host: Host, signal: AbortSignal): Promise<Unended | undefined> {
+export async function findUnended(host: HostContext, signal: AbortSignal): Promise<Unended | undefined> {
   const other = await readUnended(host.layout, signal)
   if (other !== undefined && 'records' in other) verifyRecoverable(host, other.records)
   return other

@@ -7,10 +7,10 @@ import { prepareHost, spendReserve } from '../host/readiness.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
 import { readJournal } from '../journal/read.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
-import type { Host } from '../reports/host.ts'
+import type { HostContext } from '../reports/host.ts'
 import { describeEnd, findEndedReport } from '../reports/local-report.ts'
 import { findEnd, isInDoubt } from './dead-run.ts'
-import { recover } from './recover.ts'
+import { recoverDeadRun } from './recover.ts'
 import { findPending } from './services.ts'
 
 /** A longer wait is not needed: a live holder has already recovered the host. */
@@ -29,12 +29,12 @@ export interface MainStep {
  * step ended if its report is found, even if another run recovered it. Otherwise, returns what was recovered, if
  * anything. After a main step that ended by itself, only warns about a failure if the host has exactly one version.
  */
-export async function recoverMainStep(host: Host, main: MainStep): Promise<ClosedDeployment | undefined> {
+export async function recoverMainStep(host: HostContext, main: MainStep): Promise<ClosedDeployment | undefined> {
   const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS)
   return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs)
 }
 
-async function recoverKilledStep(host: Host, timeoutMs: number): Promise<ClosedDeployment | undefined> {
+async function recoverKilledStep(host: HostContext, timeoutMs: number): Promise<ClosedDeployment | undefined> {
   try {
     const recovered = await recoverHost(host, timeoutMs)
     return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered)
@@ -48,7 +48,7 @@ async function recoverKilledStep(host: Host, timeoutMs: number): Promise<ClosedD
   }
 }
 
-async function completeStep(host: Host, timeoutMs: number): Promise<ClosedDeployment | undefined> {
+async function completeStep(host: HostContext, timeoutMs: number): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   if (!pathExistsSync(layout.journal)) return undefined
   requireSafeHost(host)
@@ -67,7 +67,7 @@ async function completeStep(host: Host, timeoutMs: number): Promise<ClosedDeploy
   }
 }
 
-function endedByAnother({ layout, log, run }: Host): ClosedDeployment | undefined {
+function endedByAnother({ layout, log, run }: HostContext): ClosedDeployment | undefined {
   const found = findEndedReport(layout, run.id)
   if (found === undefined) return undefined
   log.notice(`Nothing of this deployment is left to recover: ${describeEnd(found.report)}.`)
@@ -75,7 +75,7 @@ function endedByAnother({ layout, log, run }: Host): ClosedDeployment | undefine
 }
 
 /** Whose journal is on the host. `not restored`: a recovery has failed. A missing journal counts as another run's. */
-function readJournalState({ layout, run }: Host): 'own' | 'of another' | 'of another, not restored' | 'damaged' {
+function readJournalState({ layout, run }: HostContext): 'own' | 'of another' | 'of another, not restored' | 'damaged' {
   try {
     const records = readJournal(layout.journal) ?? []
     const [begin] = records
@@ -87,21 +87,21 @@ function readJournalState({ layout, run }: Host): 'own' | 'of another' | 'of ano
 }
 
 /** True if this run has a host config, and an earlier run has left a service to restart and check. */
-export function isAnyPending({ layout, hostConfig }: Host): boolean {
+export function isAnyPending({ layout, hostConfig }: HostContext): boolean {
   return hostConfig !== undefined && findPending(layout).length > 0
 }
 
 /**
  * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
- * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recover` do.
+ * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
  */
-export async function recoverHost(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
+export async function recoverHost(host: HostContext, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
   if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) return undefined
   requireOwnKinds(host.layout)
   const lock = await holdLock(host, lockTimeoutMs)
   try {
-    return await recover(host)
+    return await recoverDeadRun(host)
   } finally {
     lock.release()
   }
@@ -112,7 +112,7 @@ export async function recoverHost(host: Host, lockTimeoutMs: number): Promise<Cl
  * recovery. Throws as `acquireLock` does.
  */
 export async function holdLock(
-  { layout, run, log }: Host,
+  { layout, run, log }: HostContext,
   timeoutMs: number,
   more: Partial<Pick<LockRequest, 'signal' | 'log' | 'deployment'>> = {},
 ): Promise<HeldLock> {
@@ -136,7 +136,7 @@ export async function holdLock(
  * be touched.
  */
 export async function recoverBeforeRefusal(
-  host: Host,
+  host: HostContext,
   end: DeploymentEnd,
 ): Promise<DeploymentEnd | UntouchableHostError> {
   try {
@@ -154,7 +154,7 @@ export async function recoverBeforeRefusal(
 }
 
 /** Only refuses an unsafe host. Any other failure explains itself when the report cannot be written. */
-async function prepareForReport(host: Host): Promise<void> {
+async function prepareForReport(host: HostContext): Promise<void> {
   if (!pathExistsSync(host.layout.root) || pathExistsSync(host.layout.own)) return
   try {
     await prepareHost(host, host.log)

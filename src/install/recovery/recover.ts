@@ -7,7 +7,7 @@ import { buildEnd, type DeploymentEnd, flowOf, nameRun } from '../journal/facts.
 import { openJournal, removeJournal } from '../journal/journal.ts'
 import { announcedIn, type CommitRecord, findCommit, pendingChanges } from '../journal/records.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
-import type { Host } from '../reports/host.ts'
+import type { HostContext } from '../reports/host.ts'
 import {
   describeRecovered,
   isReportedAlike,
@@ -16,14 +16,14 @@ import {
   rollbackProblems,
 } from '../reports/local-report.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
-import { isOfFile, type RollbackRequest, type RolledBack, rollBack } from '../transaction/rollback.ts'
+import { type FailedRun, isOfFile, type RolledBack, rollBack } from '../transaction/rollback.ts'
 import { undoChanges } from '../transaction/undo.ts'
 import { cleanStaging, discardStaging, finishCommitted, removeStrayTemporaries, retryDiscarded } from './cleanup.ts'
 import {
   changedPlaces,
   countAttempts,
   type DeadRun,
-  findAccepted,
+  findAcceptedAttempts,
   findEnd,
   interruptedState,
   needsRollback,
@@ -41,7 +41,7 @@ import { checksAfter, findPending, findServices, restorePending } from './servic
  * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
  * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
-export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
+export async function recoverDeadRun(host: HostContext): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
   const wasPending = new Set(findPending(layout).map(nameOf))
@@ -55,7 +55,7 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
  * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
  * or an empty one.
  */
-async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined> {
+async function recoverJournal(host: HostContext): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   const records = readRecords(layout)
   const [begin] = records
@@ -78,7 +78,7 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
   }
 }
 
-async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
+async function recoverRun(host: HostContext, run: DeadRun): Promise<ClosedDeployment> {
   const { begin, records, journal, record } = run
   const attempts = countAttempts(host, records)
   const known = findEnd(records)
@@ -94,7 +94,7 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
     record,
     end,
     address: begin.report_address,
-    accepted: known && isReportedAlike(end, known) ? findAccepted(records) : undefined,
+    accepted: known && isReportedAlike(end, known) ? findAcceptedAttempts(records) : undefined,
     onAccepted: async attempts => void (await journal.append({ record: 'reported', attempts })),
   })
   if (closed.unwritten !== undefined) host.log.warning(closed.unwritten)
@@ -107,7 +107,7 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
 }
 
 /** Removes what no recovery needs, once the host's record is as the journal says. */
-async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
+async function removeLeftovers(host: HostContext, ended?: EndedRun): Promise<void> {
   const { layout, log } = host
   await retryDiscarded(layout, log)
   if (ended === undefined) await cleanStaging(layout, log)
@@ -118,7 +118,7 @@ async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
  * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
  * logs only the cleanup, or that the restored version is not healthy.
  */
-function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
+function logRecovered({ log, recovery }: HostContext, report: LocalReport, known: DeploymentEnd | undefined): void {
   const isNews = known === undefined || known.rollback?.restored === false
   const unhealthy = restoredUnhealthy(report)
   if (unhealthy !== undefined) log.error(unhealthy)
@@ -135,7 +135,7 @@ function logRecovered({ log, recovery }: Host, report: LocalReport, known: Deplo
  * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
  * space. If the flow had failed because it could not roll back, ends the flow again.
  */
-async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
+async function enterTerminal({ flows }: HostContext, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
   const flow = flows[flowOf(record.facts)]
   const running = interruptedState({ flows }, record)
   const terminal = terminalState(end)
@@ -169,10 +169,10 @@ interface RecoveredEnd {
 }
 
 /** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
-async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
+async function endRun(host: HostContext, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
   if (commit !== undefined) return await endCommitted(host, run, commit)
-  const request = rollbackOf(host, run)
+  const request = failedRunOf(host, run)
   const ended = await endRolledBack(request, run, interruptedState(host, run.record))
   return { ...ended, hasLost: request.lost.length > 0 }
 }
@@ -182,7 +182,7 @@ async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
  * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
  * the run was interrupted.
  */
-async function endRolledBack(request: RollbackRequest, run: DeadRun, state: string): Promise<RecoveredEnd> {
+async function endRolledBack(request: FailedRun, run: DeadRun, state: string): Promise<RecoveredEnd> {
   const { records } = run
   const known = findEnd(records)
   if (known !== undefined && known.rollback?.restored !== false)
@@ -200,14 +200,14 @@ async function endRolledBack(request: RollbackRequest, run: DeadRun, state: stri
     changed: rollback?.restored === false,
     error: cause ?? { code: 'interrupted', message, step: null },
   })
-  return { end, isUnfinished: isLeft(left), unwritten: left.unwritten }
+  return { end, isUnfinished: isUnfinishedRollback(left), unwritten: left.unwritten }
 }
 
 /**
  * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
  * using the files by now, so the files are not compared again.
  */
-async function endRestored(request: RollbackRequest, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
+async function endRestored(request: FailedRun, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
   const { rollback, ...left } = await rollBack({ ...request, places: [] })
   if (rollback === null || known.rollback === null) return { end: known }
   const places = changedPlaces(run.records)
@@ -215,14 +215,14 @@ async function endRestored(request: RollbackRequest, run: DeadRun, known: Deploy
   const { healthy, problems } = rollback
   // Both lists name the lost kept paths.
   const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] }
-  return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
+  return { end: { ...known, rollback: continued }, isUnfinished: isUnfinishedRollback(left), unwritten: left.unwritten }
 }
 
-function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {
+function isUnfinishedRollback({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {
   return isUnfinished === true || unchecked !== undefined
 }
 
-function rollbackOf(host: Host, run: DeadRun): RollbackRequest & { readonly lost: readonly string[] } {
+function failedRunOf(host: HostContext, run: DeadRun): FailedRun & { readonly lost: readonly string[] } {
   const { layout, log, grace, recovery } = host
   const { begin, records, journal, record } = run
   const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
@@ -247,7 +247,7 @@ function rollbackOf(host: Host, run: DeadRun): RollbackRequest & { readonly lost
 }
 
 /** Ends a run that died after its commit: the new version stays. */
-async function endCommitted(host: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
+async function endCommitted(host: HostContext, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
   await finishCommitted(host, commit)
   const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')
   return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
@@ -264,14 +264,14 @@ interface EndedRun {
  * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
  * staged files aside instead.
  */
-export async function endJournal({ layout, log }: Host, { id, hasLost = false }: EndedRun): Promise<void> {
+export async function endJournal({ layout, log }: HostContext, { id, hasLost = false }: EndedRun): Promise<void> {
   if (!hasLost) discardStaging(layout, id)
   await removeJournal(layout.journal)
   await cleanStaging(layout, log)
 }
 
 /** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
-export async function emptyStaging({ layout, log }: Host, deploymentId: string): Promise<void> {
+export async function emptyStaging({ layout, log }: HostContext, deploymentId: string): Promise<void> {
   discardStaging(layout, deploymentId)
   await cleanStaging(layout, log)
 }

@@ -3,7 +3,7 @@ import { toHostError } from '../files/errors.ts'
 import { isSamePlace, type Layout, nameOf, placeOf } from '../host/layout.ts'
 import { readInstalled, recordPending } from '../host/record.ts'
 import type { InstalledRow } from '../host/rows.ts'
-import { type Host, readHostConfig } from '../reports/host.ts'
+import { type HostContext, readHostConfig } from '../reports/host.ts'
 import { restoreServices, type ServiceChange } from '../services/changes.ts'
 import { checkOfRestored, findUnhealthy, type RestoredCheck, uniqueChecks } from '../services/health.ts'
 import { findNamed, findServiceOf, keyOfService } from '../services/supervise.ts'
@@ -20,7 +20,7 @@ export interface FoundServices {
 }
 
 /** Finds the services that a dead run acted on in the host config of this run. */
-export function findServices(host: Host, run: DeadRun): FoundServices {
+export function findServices(host: HostContext, run: DeadRun): FoundServices {
   const config = readHostConfig(host)
   const rows = tryToReadInstalled(host.layout)
   const services: ServiceChange[] = []
@@ -54,7 +54,7 @@ function whyNot(
 
 /** Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before. */
 export async function checksAfter(
-  host: Host,
+  host: HostContext,
   run: DeadRun,
   { services, unreachable }: FoundServices,
 ): Promise<RestoredCheck[]> {
@@ -83,7 +83,7 @@ export function findPending(layout: Layout): readonly InstalledRow[] {
  * A service that was restarted and checked is no longer pending, whatever the check has found. Never throws: logs a
  * warning for anything that later runs have to repeat, and stops after a cancel.
  */
-export async function restorePending(host: Host, pending: readonly InstalledRow[]): Promise<void> {
+export async function restorePending(host: HostContext, pending: readonly InstalledRow[]): Promise<void> {
   try {
     await restoreAll(host, pending)
   } catch (error) {
@@ -93,7 +93,7 @@ export async function restorePending(host: Host, pending: readonly InstalledRow[
   }
 }
 
-async function restoreAll(host: Host, pending: readonly InstalledRow[]): Promise<void> {
+async function restoreAll(host: HostContext, pending: readonly InstalledRow[]): Promise<void> {
   const { layout, log, grace, recovery } = host
   const config = readHostConfig(host)
   if (typeof config === 'string' || pending.length === 0) return
@@ -124,7 +124,7 @@ interface PendingService {
 }
 
 async function groupByService(
-  { grace }: Host,
+  { grace }: HostContext,
   config: HostConfig,
   pending: readonly InstalledRow[],
 ): Promise<readonly PendingService[]> {

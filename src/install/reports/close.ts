@@ -6,7 +6,7 @@ import type { Layout } from '../host/layout.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
 import type { DeploymentRecord, PlannedStep } from '../transaction/record.ts'
 import { appendAudit } from './audit.ts'
-import type { Host } from './host.ts'
+import type { HostContext } from './host.ts'
 import {
   buildLocalReport,
   findAccepted,
@@ -61,7 +61,7 @@ const REPORT_TIMEOUT_MS = 10_000
  * left. Never throws: the result names anything that could not be written, and the outcome does not change.
  */
 export async function closeDeployment(
-  host: Host,
+  host: HostContext,
   conclusion: Conclusion,
   onLocalReport: (closed: ClosedDeployment) => void = () => {},
 ): Promise<ClosedDeployment> {
@@ -96,7 +96,7 @@ export async function closeDeployment(
  * project root. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
-  { sender, log, secrets, grace }: Pick<Host, 'sender' | 'log' | 'secrets' | 'grace'>,
+  { sender, log, secrets, grace }: Pick<HostContext, 'sender' | 'log' | 'secrets' | 'grace'>,
   { record, end }: Omit<Conclusion, 'address'>,
   onKnown: (closed: ClosedDeployment) => void = () => {},
 ): Promise<ClosedDeployment> {
@@ -124,7 +124,7 @@ interface Delivered {
 }
 
 /** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
-async function deliver(host: Host, conclusion: Conclusion, report: LocalReport): Promise<Delivered> {
+async function deliver(host: HostContext, conclusion: Conclusion, report: LocalReport): Promise<Delivered> {
   const { address, accepted, onAccepted } = conclusion
   if (accepted !== undefined) return { reported: { accepted: true, attempts: accepted, error: null } }
   if (address === null) return { reported: report.reported }
@@ -133,7 +133,7 @@ async function deliver(host: Host, conclusion: Conclusion, report: LocalReport):
   return delivered
 }
 
-async function send(host: Host, { address, report }: AddressedReport): Promise<Delivered> {
+async function send(host: HostContext, { address, report }: AddressedReport): Promise<Delivered> {
   const { sender, log, secrets, grace } = host
   if (sender?.address !== address)
     return {
@@ -157,7 +157,7 @@ function describeUndelivered(delivery: Undelivered, { error, deployment_id: id }
 }
 
 async function sendNow(
-  { sender, grace }: Pick<Host, 'grace'> & { readonly sender: ReportSender },
+  { sender, grace }: Pick<HostContext, 'grace'> & { readonly sender: ReportSender },
   report: LocalReport,
 ): Promise<Delivery> {
   return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting })

@@ -6,7 +6,7 @@ import type { Grace } from '../files/child-process.ts'
 import type { HostAccess } from '../host/ownership.ts'
 import type { FlowName } from '../journal/facts.ts'
 import type { SecretKeeper } from '../transaction/record.ts'
-import type { FilesRestored } from '../transaction/rollback.ts'
+import type { OnFilesRestored } from '../transaction/rollback.ts'
 import type { ReportSender } from './sender.ts'
 
 /** The state table of each flow. */
@@ -15,7 +15,7 @@ export type Flows = Readonly<Record<FlowName, Transitions<string>>>
 /**
  * A project root, and the means to log and report what happens there: everything needed to end or recover a deployment.
  */
-export interface Host extends HostAccess {
+export interface HostContext extends HostAccess {
   readonly log: Log
   readonly secrets: Pick<SecretKeeper, 'redact' | 'know'>
   /** Undefined if there is no hub to report to. */
@@ -44,13 +44,13 @@ export interface OwnRun {
 
 export interface RecoveryEvents {
   /** Set if services of this host wait for the recovery to restore the files. */
-  readonly onFilesRestored?: FilesRestored
+  readonly onFilesRestored?: OnFilesRestored
   /** Called with one sentence about the recovered deployment. */
   readonly onRecovered?: ((sentence: string) => void) | undefined
 }
 
 /** Returns the host config of this run, or, if the run has none or an unusable one, why services are unknown. */
-export function readHostConfig({ hostConfig }: Pick<Host, 'hostConfig'>): HostConfig | string {
+export function readHostConfig({ hostConfig }: Pick<HostContext, 'hostConfig'>): HostConfig | string {
   if (hostConfig === undefined) return 'there is no host config'
   try {
     return parseHostConfig(hostConfig.text, hostConfig.path)

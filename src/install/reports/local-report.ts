@@ -268,12 +268,12 @@ function isChanging(journal: readonly JournalRecord[], { contract, slug }: Deplo
 
 /** Returns the project version of the part that was installed last. */
 export function newestProjectVersion(rows: readonly InstalledRow[]): string | null {
-  const newest = rows.toSorted((a, b) => timeOf(a) - timeOf(b)).at(-1)
+  const newest = rows.toSorted((a, b) => installationTime(a) - installationTime(b)).at(-1)
   return newest?.project_version ?? null
 }
 
 /** A part that was installed at an unknown time counts as the oldest. */
-function timeOf({ installed_at: at }: InstalledRow): number {
+function installationTime({ installed_at: at }: InstalledRow): number {
   return at === null ? 0 : Date.parse(at)
 }
 

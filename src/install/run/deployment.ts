@@ -11,7 +11,7 @@ import { type Layout, layoutOf } from '../host/layout.ts'
 import { uniteKeepPaths } from '../host/snapshots.ts'
 import { buildEnd, type DeploymentFacts } from '../journal/facts.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
-import type { Flows, Host } from '../reports/host.ts'
+import type { Flows, HostContext } from '../reports/host.ts'
 import { buildLocalReport, type LocalReport, notSent, readRunningVersion } from '../reports/local-report.ts'
 import type { ReportSender } from '../reports/sender.ts'
 import {
@@ -70,7 +70,7 @@ export type TerminalState = 'succeeded' | 'failed' | 'rolled_back'
 /** A deployment in progress, under a contract with these states. */
 export interface RunningDeployment<State extends string = never> extends Deployment {
   readonly tools: DeploymentTools
-  readonly host: Host
+  readonly host: HostContext
   readonly state: string
   /** Enters the next state in the state table, the journal, the log and the outputs. Handles pending signals first. */
   enter(state: State): Promise<void>
@@ -96,7 +96,7 @@ export function startDeployment<State extends string>(
   { transitions, facts, sender, recordedKeepPaths }: DeploymentStart<State>,
 ): RunningDeployment<State> {
   const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
-  const host = hostOf(tools, { ...request, sender })
+  const host = hostContextOf(tools, { ...request, sender })
   tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)])
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
@@ -179,10 +179,10 @@ interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot
 type HostTools = Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'> & { observer?: RunObserver }
 
 /** Builds the host of a project root, with the tools of this run. */
-export function hostOf(
+export function hostContextOf(
   { log, secrets, runner, flows, deploymentId, grace, observer }: HostTools,
   { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }: HostAddress,
-): Host {
+): HostContext {
   return {
     layout: layoutOf(projectRoot),
     sharedRoot: { isAllowed: allowSharedRoot },

@@ -11,7 +11,7 @@ import { timeSchema } from '../host/rows.ts'
 import { readStateFileSync } from '../host/state-file.ts'
 import type { DeploymentFacts } from '../journal/facts.ts'
 import { holdLock } from '../recovery/recover-host.ts'
-import { type Host, readHostConfig } from '../reports/host.ts'
+import { type HostContext, readHostConfig } from '../reports/host.ts'
 import { completeLocalReport, type FoundReport, type LocalReport, restoredUnhealthy } from '../reports/local-report.ts'
 import { checkOfRestored, findUnhealthy, isExamining, type RestoredCheck, uniqueChecks } from '../services/health.ts'
 import { findServiceOf } from '../services/supervise.ts'
@@ -71,7 +71,7 @@ export interface UnhealthyRestoration {
  * `holdLock` do, except for `locked`. Also throws the signal's reason after a cancel, and an error for a text that
  * `writeHandover` did not write.
  */
-export async function checkRestored(host: Host, text: string): Promise<UnhealthyRestoration | undefined> {
+export async function checkRestored(host: HostContext, text: string): Promise<UnhealthyRestoration | undefined> {
   const handover = handoverSchema.parse(JSON.parse(text))
   requireSafeHost(host)
   requireOwnKinds(host.layout)
@@ -88,7 +88,7 @@ function unlessLocked(error: unknown): undefined {
   if (toDeployError(error).code !== 'locked') throw error
 }
 
-async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRestoration | undefined> {
+async function checkLocked(host: HostContext, handover: Handover): Promise<UnhealthyRestoration | undefined> {
   const { layout, grace } = host
   if (pathExistsSync(layout.journal) || digestOf(layout) !== handover.installed) return undefined
   const checks = await checksOf(host, handover)
@@ -108,7 +108,7 @@ async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRes
  * Returns the checks that the host config of this step has for the restored parts. If it has none, leaves the parts'
  * services to the next run whose host config names them, and returns undefined.
  */
-async function checksOf(host: Host, { parts }: Handover): Promise<RestoredCheck[] | undefined> {
+async function checksOf(host: HostContext, { parts }: Handover): Promise<RestoredCheck[] | undefined> {
   const { layout, log, grace } = host
   const rows = readInstalled(layout).filter(({ id }) => parts.includes(id))
   const config = readHostConfig(host)

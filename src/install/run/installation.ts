@@ -94,7 +94,7 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const isRetained = order.snapshot || mustStay
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
   const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed
-  const { service_pending: _, ...row } = isUnchanged ? installed : versionOf(context, part)
+  const { service_pending: _, ...row } = isUnchanged ? installed : rowVersion(context, part)
   // The steps of this run may have restarted the service.
   const isPending = findInstalled(readInstalled(context.deployment.layout), part)?.service_pending === true
   const pending = isPending ? { service_pending: true as const } : {}
@@ -138,7 +138,7 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
  * Builds the version in a part's row. A version that returns keeps its recorded facts, such as the time of its
  * installation.
  */
-function versionOf(context: StepContext, part: Part): Omit<InstalledRow, 'keep_paths' | 'snapshots'> {
+function rowVersion(context: StepContext, part: Part): Omit<InstalledRow, 'keep_paths' | 'snapshots'> {
   const { contract, slug } = context.order.origin
   const kind = part.shelf === 'plugins' ? 'plugin' : 'service'
   return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) }

@@ -8,13 +8,13 @@ import { checkRoot, prepareHost } from '../host/readiness.ts'
 import { buildEnd, type DeploymentEnd, type DeploymentFacts } from '../journal/facts.ts'
 import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
 import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
-import type { Host } from '../reports/host.ts'
+import type { HostContext } from '../reports/host.ts'
 import type { ReportSender } from '../reports/sender.ts'
 import { createDeploymentRecord, type HostRequest } from '../transaction/record.ts'
 import {
   type DeploymentTools,
   type EndedDeployment,
-  hostOf,
+  hostContextOf,
   type RunningDeployment,
   startDeployment,
 } from './deployment.ts'
@@ -145,10 +145,10 @@ type HostInputs = Partial<
 export function hostFor(
   { projectRoot, allowSharedRoot = false, hostConfig, keepReports, sender }: HostInputs & Links,
   tools: DeploymentTools,
-): Host | undefined {
+): HostContext | undefined {
   return projectRoot === undefined
     ? undefined
-    : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, keepReports, sender })
+    : hostContextOf(tools, { projectRoot, allowSharedRoot, hostConfig, keepReports, sender })
 }
 
 function factsOf<Request extends HostRequest>(

@@ -54,7 +54,7 @@ export async function runLocked<Checked>(
     ending = await commit(deployment, session, await buildInstallation(context))
     await flow.end('succeeded')
   } catch (error) {
-    ending = await undo(deployment, session, causeOf(deployment, error))
+    ending = await rollBackRun(deployment, session, causeOf(deployment, error))
     if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   }
   const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
@@ -143,7 +143,7 @@ async function cleanUp(
 }
 
 /** Rolls back the steps' changes. */
-async function undo(
+async function rollBackRun(
   deployment: RunningDeployment,
   { transaction, stagingFolder }: HostSession,
   cause: DeployError,

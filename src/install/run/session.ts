@@ -7,7 +7,7 @@ import { requireSafeHost } from '../host/ownership.ts'
 import { holdHostRecord, type Installation, releaseHostRecord } from '../host/record.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
 import { finishCommitted } from '../recovery/cleanup.ts'
-import { emptyStaging, endJournal, recover } from '../recovery/recover.ts'
+import { emptyStaging, endJournal, recoverDeadRun } from '../recovery/recover.ts'
 import { holdLock } from '../recovery/recover-host.ts'
 import { sendOutbox } from '../reports/outbox.ts'
 import type { InstallOrder, StepContext } from '../steps/context.ts'
@@ -31,7 +31,7 @@ export class HostLock {
   /**
    * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
    * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
-   * `release`. Throws as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do. In that case, the lock may
+   * `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the lock may
    * be held.
    */
   async take(): Promise<void> {
@@ -40,7 +40,7 @@ export class HostLock {
     // The wait for the lock may have been long.
     requireSafeHost(host)
     tools.observer.onBegun(this.#deployment.noteRunning())
-    await recover(host)
+    await recoverDeadRun(host)
     const { sender } = host
     if (sender !== undefined) await sendOutbox({ ...host, sender, signal: tools.signal })
     holdHostRecord(host.layout)

@@ -60,7 +60,7 @@ export interface RestoredServices {
   isFinished: boolean
 }
 
-export interface Restoring {
+export interface RestoreOptions {
   readonly log: Log
   /** Ends the restoration early. */
   readonly signal: AbortSignal
@@ -76,7 +76,7 @@ export interface Restoring {
  */
 export async function restoreServices(
   changes: readonly ServiceChange[],
-  restoring: Restoring,
+  restoring: RestoreOptions,
 ): Promise<RestoredServices> {
   const { signal, starts } = restoring
   const restored: RestoredServices = { isRunning: false, problems: [], unrestored: [], isFinished: true }
@@ -101,11 +101,11 @@ function notRestored({ service }: ServiceChange): string {
 type QueueableChange = ServiceChange & Pick<ServiceOrder, 'isQueued'>
 
 /** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
-async function restoreRunning(change: QueueableChange, restoring: Restoring): Promise<void> {
+async function restoreRunning(change: QueueableChange, restoring: RestoreOptions): Promise<void> {
   const { service } = change
-  await forgetStarts(service, within(restoring))
+  await forgetStarts(service, limitsOf(restoring))
   // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
-  if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
+  if (service.supervisor === 'kubernetes' && !(await readServiceState(service, limitsOf(restoring))).up)
     await scaleUp(change, restoring)
   try {
     await restore({ ...change, action: 'restart' }, restoring)
@@ -116,7 +116,7 @@ async function restoreRunning(change: QueueableChange, restoring: Restoring): Pr
   }
 }
 
-async function scaleUp(change: QueueableChange, restoring: Restoring): Promise<void> {
+async function scaleUp(change: QueueableChange, restoring: RestoreOptions): Promise<void> {
   await restore({ ...change, action: 'start' }, restoring)
   if (change.replicas === null)
     restoring.log.warning(
@@ -125,22 +125,22 @@ async function scaleUp(change: QueueableChange, restoring: Restoring): Promise<v
 }
 
 /** Never omits the stop: a start may still be underway while nothing runs yet. */
-async function restoreStopped(change: QueueableChange, restoring: Restoring): Promise<void> {
+async function restoreStopped(change: QueueableChange, restoring: RestoreOptions): Promise<void> {
   try {
     await restore({ ...change, action: 'stop' }, restoring)
   } catch (error) {
-    const { known, up } = await readServiceState(change.service, within(restoring))
+    const { known, up } = await readServiceState(change.service, limitsOf(restoring))
     if (!known || up) throw error
   }
 }
 
-async function restore(order: ServiceOrder, restoring: Restoring): Promise<void> {
+async function restore(order: ServiceOrder, restoring: RestoreOptions): Promise<void> {
   restoring.log.info(`${order.action} ${describeService(order.service)}`)
-  await superviseService(order, within(restoring))
+  await superviseService(order, limitsOf(restoring))
   restoring.log.did(inPast(order))
 }
 
-function within({ signal }: Restoring): Partial<Limits> {
+function limitsOf({ signal }: RestoreOptions): Partial<Limits> {
   return { signal, abortGraceMs: ABORT_GRACE_MS }
 }
 

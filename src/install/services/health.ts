@@ -10,7 +10,7 @@ import { createWire } from '../../net/wire.ts'
 import { allowedEnvironment, type Clock, runChild, systemClock } from '../files/child-process.ts'
 import {
   changedVariable,
-  describeEnd,
+  describeChildEnd,
   type Limits,
   logCommand,
   type ParsedState,
@@ -62,7 +62,7 @@ interface Health {
 export async function checkHealth(request: HealthRequest, clock: Clock = systemClock): Promise<Health> {
   const { timeout_seconds: seconds, retries } = request.healthcheck
   const subject = describeSubject(request)
-  let finding: Finding = { healthy: false, evidence: 'no probe was made' }
+  let finding: ProbeResult = { healthy: false, evidence: 'no probe was made' }
   for (let attempt = 1; attempt <= retries + 1; attempt++) {
     finding = await waitForHealth(request, clock)
     if (finding.healthy) return { evidence: finding.evidence, brief: inBrief(finding, request.healthcheck) }
@@ -130,17 +130,20 @@ function adviceFor({ healthcheck: { service } }: HealthRequest): { next?: string
   return service === null ? {} : { next: `Read the service's log on the host: \`${logCommand(service)}\`` }
 }
 
-function inBrief({ evidence, brief = evidence }: Finding, healthcheck: Healthcheck): string {
+function inBrief({ evidence, brief = evidence }: ProbeResult, healthcheck: Healthcheck): string {
   const { stableMs } = paceOf(healthcheck)
   return `${cleanForeignText(brief, MAX_BRIEF_CHARS)}${stableMs === 0 ? '' : ` for ${durationInWords(stableMs)}`}`
 }
 
-async function waitForHealth({ healthcheck, version, changed, signal }: HealthRequest, clock: Clock): Promise<Finding> {
+async function waitForHealth(
+  { healthcheck, version, changed, signal }: HealthRequest,
+  clock: Clock,
+): Promise<ProbeResult> {
   const expected = expectVersion(healthcheck, version)
   const { timeoutMs, stableMs, intervalMs } = paceOf(healthcheck)
   const deadline = clock.now() + timeoutMs
   const streak = beginStreak()
-  let before: Finding | undefined
+  let before: ProbeResult | undefined
   for (;;) {
     const probeMs = Math.max(1, Math.min(PROBE_TIMEOUT_MS, deadline - clock.now()))
     const finding = await probeService(expected, { timeoutMs: probeMs, changed, signal })
@@ -159,19 +162,19 @@ async function waitForHealth({ healthcheck, version, changed, signal }: HealthRe
 }
 
 /** With neither a service nor a check, the finding is unhealthy. */
-async function probeService({ service, check }: Healthcheck, limits: ProbeContext): Promise<Finding & Sight> {
+async function probeService({ service, check }: Healthcheck, limits: ProbeContext): Promise<ProbeResult & Sight> {
   const supervised = service === null ? UNEXAMINED : await probeSupervisor(service, limits)
   if (check === null || (service !== null && !supervised.healthy)) return supervised
   return { ...(await runProbe(check.probe, limits)), run: supervised.run }
 }
 
-const UNEXAMINED: Finding & Sight = {
+const UNEXAMINED: ProbeResult & Sight = {
   healthy: false,
   evidence: 'the host config has no service and no check for it',
   run: [],
 }
 
-async function probeSupervisor(service: Service, limits: Limits): Promise<Finding & Sight> {
+async function probeSupervisor(service: Service, limits: Limits): Promise<ProbeResult & Sight> {
   const state = await readServiceState(service, limits)
   const { running: healthy, evidence } = state
   if (!healthy) return { healthy, evidence, run: [] }
@@ -186,16 +189,16 @@ async function identifyRun(service: Service, state: ParsedState, limits: Limits)
 }
 
 /** A probe that the deadline cut short, as on a busy host, would hide why the previous probe failed. */
-function uncut(finding: Finding, before: Finding | undefined): Finding {
+function uncut(finding: ProbeResult, before: ProbeResult | undefined): ProbeResult {
   return finding.healthy || before === undefined || before.healthy ? finding : before
 }
 
-function unstable(finding: Finding, stableMs: number): Finding {
+function unstable(finding: ProbeResult, stableMs: number): ProbeResult {
   if (!finding.healthy) return finding
   return { healthy: false, evidence: `healthy, but not for ${stableMs / 1000} s without a break: ${finding.evidence}` }
 }
 
-function withStarts(finding: Finding, starts: number): Finding {
+function withStarts(finding: ProbeResult, starts: number): ProbeResult {
   if (starts === 0) return finding
   return { ...finding, evidence: `it started again during the check (times: ${starts}); ${finding.evidence}` }
 }
@@ -208,7 +211,7 @@ const MAX_MISMATCH_CHARS = 200
 type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Type }>
 
 /** The result of one probe. */
-interface Finding {
+interface ProbeResult {
   healthy: boolean
   /** One line: the status, and the beginning of the body or output. */
   evidence: string
@@ -222,7 +225,7 @@ interface ProbeContext extends Limits {
 }
 
 /** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
-async function runProbe(probe: HealthProbe, limits: ProbeContext): Promise<Finding> {
+async function runProbe(probe: HealthProbe, limits: ProbeContext): Promise<ProbeResult> {
   switch (probe.type) {
     case 'http':
       return await probeHttp(probe, limits)
@@ -233,7 +236,7 @@ async function runProbe(probe: HealthProbe, limits: ProbeContext): Promise<Findi
   }
 }
 
-async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits): Promise<Finding> {
+async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits): Promise<ProbeResult> {
   // The operator's own host config names the address, so plain http is the operator's choice.
   const wire = createWire({ allowHttp: true, userAgent: 'hub-deploy', log: () => {}, signal })
   try {
@@ -274,7 +277,7 @@ function nothingListens(address: string): string {
   return `nothing listens on ${address} (ECONNREFUSED): did the service start?`
 }
 
-async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limits): Promise<Finding> {
+async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limits): Promise<ProbeResult> {
   const colon = address.lastIndexOf(':')
   const host = address.slice(0, colon).replace(/^\[|\]$/g, '')
   const socket = connect({ host, port: Number(address.slice(colon + 1)), signal })
@@ -289,11 +292,11 @@ async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limi
   return { healthy: error === undefined, evidence: `tcp ${address}: ${error?.message ?? 'connected'}` }
 }
 
-async function probeCommand({ command }: ProbeOf<'command'>, context: ProbeContext): Promise<Finding> {
+async function probeCommand({ command }: ProbeOf<'command'>, context: ProbeContext): Promise<ProbeResult> {
   const { timeoutMs, signal } = context
   const end = await runChild({ command, env: allowedEnvironment(changedVariable(context)), timeoutMs, signal })
   const healthy = end.kind === 'exited' && end.code === 0
-  return { healthy, evidence: `${command[0]} ${describeEnd(end)}`, brief: `${basename(command[0])} succeeded` }
+  return { healthy, evidence: `${command[0]} ${describeChildEnd(end)}`, brief: `${basename(command[0])} succeeded` }
 }
 
 /**

@@ -35,7 +35,7 @@ export async function superviseService(order: ServiceOrder, limits: Partial<Limi
   if (end.kind === 'exited' && end.code === 0) return
   throw new DeploymentError(
     end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed',
-    `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`,
+    `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeChildEnd(end)}. Check the service on this host.`,
   )
 }
 
@@ -47,9 +47,9 @@ export async function readServiceState(service: Service, limits: Partial<Limits>
   const command = stateCommand(service)
   const env = supervisorEnvironment(service)
   const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits })
-  const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN
+  const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN_STATE
   const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output)
-  const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`
+  const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeChildEnd(end)}`
   return { ...state, missing, evidence: `${describeService(service)}${answer}` }
 }
 
@@ -111,10 +111,10 @@ export async function forgetStarts(service: Service, limits: Partial<Limits> = {
   await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits })
 }
 
-const UNKNOWN: ParsedState = { known: false, up: false, running: false, replicas: null, labels: null, words: '' }
+const UNKNOWN_STATE: ParsedState = { known: false, up: false, running: false, replicas: null, labels: null, words: '' }
 
 /** Describes the end of a child as a predicate whose subject is the program. */
-export function describeEnd(end: ChildEnd): string {
+export function describeChildEnd(end: ChildEnd): string {
   switch (end.kind) {
     case 'exited':
       return `returned exit code ${end.code}${describeOutput(end.output)}`

@@ -218,7 +218,7 @@ interface Removal {
 export type Step = PlanStep | Removal
 
 /** Consecutive steps, and the parts that are switched together when the first of these steps begins. */
-export interface StepRun {
+export interface StepGroup {
   readonly steps: readonly Step[]
   readonly removed: ReadonlyMap<InstalledPart, Step>
   readonly staged: ReadonlyMap<NewPart, Step>
@@ -229,7 +229,7 @@ export interface StepRun {
  * each of them removes a part, installs a part that is staged or already in its place, or does nothing. As a result, no
  * slow work comes between the switches of one run.
  */
-export function divideIntoRuns(context: StepContext): StepRun[] {
+export function divideIntoGroups(context: StepContext): StepGroup[] {
   const { removals, steps } = context.order
   const runs: Step[][] = []
   let isOpen = false
@@ -239,10 +239,10 @@ export function divideIntoRuns(context: StepContext): StepRun[] {
     else runs.push([step])
     isOpen = isQuick
   }
-  return runs.map(run => runOf(context, run))
+  return runs.map(run => groupOf(context, run))
 }
 
-function runOf(context: StepContext, steps: readonly Step[]): StepRun {
+function groupOf(context: StepContext, steps: readonly Step[]): StepGroup {
   const removed = new Map<InstalledPart, Step>()
   const staged = new Map<NewPart, Step>()
   for (const step of steps) {

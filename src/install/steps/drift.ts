@@ -52,7 +52,7 @@ export async function recordDrift(deployment: Deployment, places: readonly Place
   const { record } = deployment
   const { drift: known = [] } = record.facts
   const found = []
-  for (const place of places) found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? [])
+  for (const place of places) found.push(driftEntryOf(deployment, place, await deployment.drift.of(place)) ?? [])
   const names = new Set(places.map(placeName))
   const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()]
   if (drift.length + known.length > 0) await record.update({ drift: bounded(drift) })
@@ -64,7 +64,11 @@ export function warnOfDrift({ record, tools }: Deployment): void {
   if (differing.length > 0) tools.log.warning(describeDrift(differing))
 }
 
-function entryOf({ layout }: Deployment, place: Place, difference: TreeDifference | undefined): DriftEntry | undefined {
+function driftEntryOf(
+  { layout }: Deployment,
+  place: Place,
+  difference: TreeDifference | undefined,
+): DriftEntry | undefined {
   const installed = findInstalled(readInstalled(layout), place)
   const named = { shelf: place.shelf, id: place.id, ...directoryIn(place), version: installed?.version ?? null }
   if (difference === undefined) return installed && { ...named, added: [], removed: [], changed: [], compared: false }
@@ -113,7 +117,7 @@ export function describeDrift(entries: readonly DriftEntry[]): string {
   return `Files on this host differ from what was installed: ${listed}${more}.`
 }
 
-const PLUGIN_YAML = 'plugin.yaml'
+export const PLUGIN_YAML = 'plugin.yaml'
 /** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig']
 
@@ -151,7 +155,7 @@ export async function findIntactTree(
   const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
   const { shelf, id, directory } = part
   const place = { shelf, id, directory }
-  if (find === undefined || !(await isIntact(deployment, place))) return undefined
+  if (find === undefined || !(await isTreeIntact(deployment, place))) return undefined
   const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined }
   return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree
 }
@@ -169,13 +173,13 @@ export async function keepIfIntact(deployment: Deployment, part: NewPart, origin
   const { installed } = part.previous
   if (installed === undefined || !isFrom(installed, origin)) return part
   const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed))
-  if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part))) return part
+  if (!isSame || !(await isTreeIntact(deployment, part)) || (await isAddedToSigned(deployment, part))) return part
   const { staged: _, tree: __, ...facts } = part
   return { ...facts, intact: identityOf(installed) }
 }
 
 /** True if every recorded file is installed as it was recorded. Added files do no harm. */
-async function isIntact(deployment: Deployment, place: Place): Promise<boolean> {
+async function isTreeIntact(deployment: Deployment, place: Place): Promise<boolean> {
   const drift = await deployment.drift.of(place)
   return drift !== undefined && isOnlyAdded(drift)
 }
@@ -199,11 +203,11 @@ function isRecordedTree({ layout, keepPaths }: Deployment, part: NewPart, instal
   const record = readTreeRecord(layout, installed)
   if (record === undefined) return false
   const items = itemsOf(part.tree, keepPaths)
-  for (const recorded of record) if (!isAlike(recorded, items.next().value)) return false
+  for (const recorded of record) if (!isUnchangedItem(recorded, items.next().value)) return false
   return items.next().done === true
 }
 
-function isAlike(recorded: RecordedItem, item: RecordedItem | undefined): boolean {
+function isUnchangedItem(recorded: RecordedItem, item: RecordedItem | undefined): boolean {
   return (['path', 'sha256', 'kind', 'content'] as const).every(key => recorded[key] === item?.[key])
 }
 

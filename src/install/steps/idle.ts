@@ -20,7 +20,7 @@ import { injectedEnvPath, willLackInjectedEnv } from './settings.ts'
 export function findIdleSteps(deployment: Deployment, order: InstallOrder): ReadonlySet<string> {
   const { request } = deployment
   if (request.redeploy) return new Set()
-  const changed = order.parts.filter(part => isChanging(deployment, order, part))
+  const changed = order.parts.filter(part => isPartChanging(deployment, order, part))
   const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)])
   const isAnyChanging = changed.length > 0 || order.removals.length > 0
   const known = new Set(order.parts.map(({ id }) => id))
@@ -67,7 +67,7 @@ function placeOfChange(step: PlanStep): string | undefined {
  * True if a part is not intact, or if a settings file of the part is missing. Creating that file counts as a change,
  * even for earlier steps.
  */
-function isChanging(deployment: Deployment, order: InstallOrder, part: Part): boolean {
+function isPartChanging(deployment: Deployment, order: InstallOrder, part: Part): boolean {
   return part.intact === undefined || missingSettings(deployment, order, part).length > 0
 }
 
@@ -152,7 +152,7 @@ function noticeUnset({ deployment, order }: Context): void {
     if (writesSettings(order.steps, part)) continue
     const { required } = part.environment
     const path = settingsPath(deployment.layout, part)
-    const text = required.length === 0 ? undefined : readSettings(path)
+    const text = required.length === 0 ? undefined : tryToReadSettings(path)
     const unset = text === undefined ? [] : unsetSettings(text, required)
     if (unset.length === 0) continue
     deployment.tools.log.notice(
@@ -176,7 +176,7 @@ export function warnOfMissingEnv({ deployment, order }: Context): void {
 }
 
 /** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
-function readSettings(path: string): string | undefined {
+function tryToReadSettings(path: string): string | undefined {
   try {
     return readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
   } catch (error) {

@@ -11,7 +11,7 @@ import type { DeploymentFacts } from '../journal/facts.ts'
 import { checkHealth, examinedBy, healthchecksOf } from '../services/health.ts'
 import {
   changedVariable,
-  describeEnd,
+  describeChildEnd,
   describeService,
   inPast,
   readServiceState,
@@ -203,7 +203,7 @@ export async function runHostCommand({ tools, record }: Deployment, request: Hos
   const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
   throw new DeploymentError(
     code,
-    `${request.name} of the host config failed: ${program} ${describeEnd(end)} (timeout ${timeoutSeconds} s).`,
+    `${request.name} of the host config failed: ${program} ${describeChildEnd(end)} (timeout ${timeoutSeconds} s).`,
   )
 }
 

@@ -4,14 +4,14 @@ import { listFirst } from '../../core/text.ts'
 import { healthchecksOf, type RestoredCheck } from '../services/health.ts'
 import type { DeploymentRecord, PlannedStep } from '../transaction/record.ts'
 import {
-  divideIntoRuns,
+  divideIntoGroups,
   entryOf,
   type InstallOrder,
   notRun,
   type Step,
   type StepContext,
   type StepEnd,
-  type StepRun,
+  type StepGroup,
 } from './context.ts'
 import { warnOfDrift } from './drift.ts'
 import { announceSkipped, warnOfMissingEnv } from './idle.ts'
@@ -29,7 +29,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
   const { record, tools } = deployment
   record.noteIdle(idle)
   transaction.noteHealthchecks(restoredChecks(order))
-  const runs = divideIntoRuns(context)
+  const runs = divideIntoGroups(context)
   const ledger = new StepLedger(
     record,
     runs.flatMap(({ steps }) => steps),
@@ -54,10 +54,10 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
     }
   } catch (error) {
     await ledger.fail(error)
-    announce(context)
+    announceIdle(context)
     throw error
   }
-  announce(context)
+  announceIdle(context)
   warnOfMissingEnv(context)
 }
 
@@ -67,7 +67,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
  */
 async function prepareRuns(
   context: StepContext,
-  runs: readonly StepRun[],
+  runs: readonly StepGroup[],
   ledger: StepLedger,
 ): Promise<readonly PreparedPart[]> {
   const steps = new Map<SwitchedPart, Step>(runs.flatMap(({ staged }) => [...staged]))
@@ -79,7 +79,7 @@ async function prepareRuns(
 /** Switches the parts of consecutive steps together. Returns the results of the steps that the switch completes. */
 async function switchRun(
   context: StepContext,
-  { removed, staged }: StepRun,
+  { removed, staged }: StepGroup,
   { prepared, ledger }: { prepared: readonly PreparedPart[]; ledger: StepLedger },
 ): Promise<ReadonlyMap<Step, StepEnd>> {
   const steps = new Map<SwitchedPart, Step>([...removed, ...staged])
@@ -98,7 +98,7 @@ function isDone(end: StepEnd | undefined): boolean {
 }
 
 /** Logs which steps were skipped, and which files differ from what was installed, in one line each. */
-function announce({ deployment, idle }: StepContext): void {
+function announceIdle({ deployment, idle }: StepContext): void {
   announceSkipped(deployment, idle)
   warnOfDrift(deployment)
 }

@@ -30,10 +30,10 @@ export async function writeEnv(
   const isThere = pathExistsSync(settingsPath(context.deployment.layout, part))
   const text = isThere ? readExisting(context.deployment, part) : await seed(context, part, from)
   const isInjected = await seedInjectedEnv(context, part, text)
-  return resultOf(part, { isThere, isInjected })
+  return settingsResult(part, { isThere, isInjected })
 }
 
-function resultOf(
+function settingsResult(
   part: SettingsOwner,
   { isThere, isInjected }: { readonly isThere: boolean; readonly isInjected: boolean },
 ): StepResult {
@@ -141,10 +141,10 @@ export function willLackInjectedEnv(
   { layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>,
   part: Part,
 ): boolean {
-  const tree = treeOf(layout, part)
+  const tree = treePathOf(layout, part)
   const sources = [tree, installPath(layout, part), part.leftBehind]
   const isThere = sources.some(folder => folder !== undefined && pathExistsSync(join(folder, INJECTED)))
-  return !isThere && isSeedable(keepPaths, part) && !isSigned(tree)
+  return !isThere && isSeedable(keepPaths, part) && !hasSignature(tree)
 }
 
 /**
@@ -175,7 +175,7 @@ async function seedInjectedEnv(
     return false
   }
   const canSeed = isSeedable(keepPaths, part)
-  if (!canSeed || isSigned(installPath(layout, part))) {
+  if (!canSeed || hasSignature(installPath(layout, part))) {
     const why = canSeed
       ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
       : `keep-paths does not name ${INJECTED}, so the next version would lose the file: add ${INJECTED} to keep-paths`
@@ -201,12 +201,12 @@ function isSeedable(keepPaths: readonly string[], { environment }: SettingsOwner
 }
 
 /** Returns the path of a part's new tree before the steps run. */
-function treeOf(layout: Layout, part: Part): string {
+function treePathOf(layout: Layout, part: Part): string {
   if (part.intact !== undefined) return installPath(layout, part)
   return part.retained === undefined ? part.staged : join(snapshotsPath(layout, part), part.retained.name)
 }
 
-function isSigned(path: string): boolean {
+function hasSignature(path: string): boolean {
   if (!pathExistsSync(join(path, 'plugin.sig'))) return false
   try {
     const pluginYaml = readPluginYaml(path)

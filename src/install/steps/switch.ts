@@ -172,7 +172,7 @@ export async function prepareParts(
   return found.map((prepared, index) => ({ ...prepared, recorded: recorded[index] as TreeIdentity }))
 }
 
-type Found = Omit<PreparedPart, 'recorded'>
+type PreparedTree = Omit<PreparedPart, 'recorded'>
 
 /** Needs only one sync, because all staged trees are on the file system of the staging folder. */
 async function syncNew(parts: Preparation['parts'], signal: AbortSignal): Promise<void> {
@@ -184,7 +184,7 @@ async function syncNew(parts: Preparation['parts'], signal: AbortSignal): Promis
  * Records the trees while the sync runs in a separate process. Starts all records before it awaits any, because the
  * syncs of the records may have to wait for that sync.
  */
-async function recordEach(context: StepContext, parts: readonly Found[]): Promise<TreeIdentity[]> {
+async function recordEach(context: StepContext, parts: readonly PreparedTree[]): Promise<TreeIdentity[]> {
   const records: Promise<TreeIdentity>[] = []
   for (const part of parts) {
     await hearSignals()
@@ -196,7 +196,7 @@ async function recordEach(context: StepContext, parts: readonly Found[]): Promis
   return await awaitAll(...records)
 }
 
-async function recordTree({ deployment }: StepContext, { part, change }: Found): Promise<TreeIdentity> {
+async function recordTree({ deployment }: StepContext, { part, change }: PreparedTree): Promise<TreeIdentity> {
   const { layout, keepPaths, tools } = deployment
   if (part.recorded === undefined)
     return await writeTreeRecord(layout, change.count(stagedItems(part, keepPaths)), tools.signal)
@@ -241,12 +241,12 @@ async function planReplacement(context: StepContext, prepared: PreparedPart): Pr
       const modified = snapshot && (await identifyReplaced(context, part, snapshot.path))
       results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified })
       if (snapshot !== undefined) await announceModified(deployment, part, snapshot)
-      return await describe(context, prepared, modified)
+      return await describeSwitch(context, prepared, modified)
     },
   }
 }
 
-async function describe(
+async function describeSwitch(
   context: StepContext,
   prepared: PreparedPart,
   modified: TreeIdentity | undefined,

@@ -13,7 +13,7 @@ import { findUnhealthy, isExamining, type RestoredCheck } from '../services/heal
 import { describePart, describeService } from '../services/supervise.ts'
 import { compareInstalled, findLater, findMoving, findRecordedIn, readDriftNote } from '../trees/drift.ts'
 
-export interface RollbackRequest extends RestoredFiles {
+export interface FailedRun extends RestoredFiles {
   /** The contract and the slug of the deployment, whose parts its project-wide unit runs. */
   of: Restorations['of']
   services: readonly ServiceChange[]
@@ -26,14 +26,14 @@ export interface RollbackRequest extends RestoredFiles {
   /** The host's files that the undo could not put back, one sentence each; complete once `undo` has ended. */
   lost?: readonly string[] | undefined
   /** Called once all changes to files are undone, before any service is restored. */
-  onFilesRestored?: FilesRestored | undefined
+  onFilesRestored?: OnFilesRestored | undefined
 }
 
 /**
  * `isVerified` is false if restored files do not match their record. Resolves to a value that says when the services
  * start.
  */
-export type FilesRestored = (isVerified: boolean, services: readonly ServiceChange[]) => Promise<ServiceStarts>
+export type OnFilesRestored = (isVerified: boolean, services: readonly ServiceChange[]) => Promise<ServiceStarts>
 
 /** A service that a state file names, but for which the host config of this run has no service. */
 export interface UnreachableService {
@@ -63,7 +63,7 @@ export interface RolledBack {
  * files. Compares the restored trees with their records, and runs the plan's health checks on the old version. After a
  * cancel, does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
  */
-export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
+export async function rollBack(request: FailedRun): Promise<RolledBack> {
   const { services, unreachable = [] } = request
   const known = [...services, ...unreachable]
   let wasChanged: boolean
@@ -77,7 +77,7 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   }
   if (!wasChanged && known.length === 0) return { outcome: 'failed', rollback: null }
   for (const place of request.places) logRestored(request, place)
-  const { problems: differences, verified } = await verifyRestored(request)
+  const { problems: differences, verified } = await compareRestored(request)
   const starts = (await request.onFilesRestored?.(verified !== false, services)) ?? 'now'
   const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts)
   return {
@@ -87,14 +87,14 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   }
 }
 
-function lostIn({ lost = [] }: RollbackRequest): readonly string[] {
+function lostIn({ lost = [] }: FailedRun): readonly string[] {
   return lost
 }
 
 /** Logs which version was restored at a place. */
-function logRestored({ layout, log }: RollbackRequest, place: Place): void {
+function logRestored({ layout, log }: FailedRun, place: Place): void {
   const isThere = pathExistsSync(installPath(layout, place))
-  const version = isThere ? versionIn(layout, place) : undefined
+  const version = isThere ? installedVersionIn(layout, place) : undefined
   log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`)
 }
 
@@ -103,7 +103,7 @@ function describeRestored(isThere: boolean, version: string | undefined): string
   return version === undefined ? 'restored' : `${version} again`
 }
 
-function versionIn(layout: Layout, place: Place): string | undefined {
+function installedVersionIn(layout: Layout, place: Place): string | undefined {
   try {
     return findInstalled(readInstalled(layout), place)?.version ?? undefined
   } catch {
@@ -113,7 +113,7 @@ function versionIn(layout: Layout, place: Place): string | undefined {
 
 type CheckedServices = Pick<RollbackFacts, 'healthy' | 'problems'> & Omit<RolledBack, 'outcome' | 'rollback'>
 
-async function restoreAndCheckServices(request: RollbackRequest, starts: ServiceStarts): Promise<CheckedServices> {
+async function restoreAndCheckServices(request: FailedRun, starts: ServiceStarts): Promise<CheckedServices> {
   const { services, unreachable = [], log, grace } = request
   const limits = { log, signal: grace.restoring, starts }
   const { isRunning, isFinished, ...done } = await restoreServices(services, limits)
@@ -146,7 +146,7 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
  * services must be restored again.
  */
 async function noteServices(
-  { layout, of }: RollbackRequest,
+  { layout, of }: FailedRun,
   restorations: Omit<Restorations, 'of'>,
 ): Promise<DeployError | undefined> {
   try {
@@ -210,23 +210,23 @@ interface Verification {
 }
 
 const NOT_COMPARED = 'The restored files could not be compared with their record: '
-const UNKNOWN: Verification = { verified: null, problems: [] }
+const NOT_VERIFIED: Verification = { verified: null, problems: [] }
 
 /**
  * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
  * or different. It does not count if that was already the case before the deployment, or if another process wrote the
  * file or is renaming it. A tree with only other differences counts as not verified. Never throws.
  */
-async function verifyRestored(files: RestoredFiles): Promise<Verification> {
+async function compareRestored(files: RestoredFiles): Promise<Verification> {
   try {
-    return await verifyPlaces(files)
+    return await comparePlaces(files)
   } catch (error) {
-    return notVerified(files, error)
+    return notCompared(files, error)
   }
 }
 
-async function verifyPlaces(files: RestoredFiles): Promise<Verification> {
-  const found = await Promise.all(files.places.map(place => verifyPlace(place, files)))
+async function comparePlaces(files: RestoredFiles): Promise<Verification> {
+  const found = await Promise.all(files.places.map(place => comparePlace(place, files)))
   const restored = found.filter(verification => verification !== undefined)
   const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true)
   const isDamaged = restored.some(({ verified }) => verified === false)
@@ -234,20 +234,20 @@ async function verifyPlaces(files: RestoredFiles): Promise<Verification> {
 }
 
 /** If the comparison only ran out of time, no damage is known. */
-function notVerified({ grace }: RestoredFiles, error: unknown): Verification {
-  if (grace.comparing.aborted) return UNKNOWN
+function notCompared({ grace }: RestoredFiles, error: unknown): Verification {
+  if (grace.comparing.aborted) return NOT_VERIFIED
   const { message } = toHostError(error, 'reading them')
   return { problems: [`${NOT_COMPARED}${message}`], verified: false }
 }
 
 /** Returns undefined if there is nothing to compare and the place is empty. */
-async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verification | undefined> {
+async function comparePlace(place: Place, files: RestoredFiles): Promise<Verification | undefined> {
   const { layout, log, grace, keepPaths, byContent } = files
   const root = installPath(layout, place)
   const note = readDriftNote(files.stagingFolder, place)
   const thoroughly = { byContent, signal: grace.comparing }
   const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
-  if (note === undefined || found === undefined) return pathExistsSync(root) ? UNKNOWN : undefined
+  if (note === undefined || found === undefined) return pathExistsSync(root) ? NOT_VERIFIED : undefined
   const name = placePath(place)
   if (note.modified)
     log.notice(

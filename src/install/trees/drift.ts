@@ -91,7 +91,7 @@ export async function compareInstalled(
     return await compareRecorded(layout, hostTree, { signal, byContent })
   } catch (error) {
     signal?.throwIfAborted()
-    log.warning(`${placePath(tree)} is not compared with what was installed. ${reasonOf(error, layout, row)}`)
+    log.warning(`${placePath(tree)} is not compared with what was installed. ${whyNotCompared(error, layout, row)}`)
     return undefined
   }
 }
@@ -127,7 +127,7 @@ function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem,
 }
 
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
-export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
+export function whyNotCompared(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
   const record = identity?.tree_record
   if (!(error instanceof TreeRecordDamage) || record === undefined)
     return toHostError(error, 'reading the installed files or their record').message
@@ -152,7 +152,7 @@ interface DriftCheckSetting extends RecordFolder {
 }
 
 /** A comparison, with its start and end in milliseconds of the clock; the end is infinite while the comparison runs. */
-interface Found {
+interface RunningComparison {
   readonly difference: Promise<TreeDifference | undefined>
   readonly stamps: TreeStamps
   readonly startedAt: number
@@ -164,7 +164,7 @@ export class DriftCheck {
   readonly #setting: DriftCheckSetting
   readonly #clockMs: () => number
   #isDisregarded = false
-  readonly #found = new Map<string, Found>()
+  readonly #found = new Map<string, RunningComparison>()
 
   constructor(setting: DriftCheckSetting) {
     this.#setting = setting
@@ -216,7 +216,7 @@ export class DriftCheck {
     return await this.#compare(part, root).difference
   }
 
-  #compare({ shelf, id, directory }: Place, root?: string): Found {
+  #compare({ shelf, id, directory }: Place, root?: string): RunningComparison {
     const { signal } = this.#setting
     const startedAt = this.#clockMs()
     const stamps = new TreeStamps()
@@ -271,7 +271,7 @@ interface DriftNote {
 }
 
 /** A part, with the absolute path of its tree. */
-type PlacedTree = PartName & { readonly root: string }
+type PartRoot = PartName & { readonly root: string }
 
 /** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
 export function driftNotePath(stagingFolder: string, { shelf, id }: PartName): string {
@@ -283,7 +283,7 @@ export function driftNotePath(stagingFolder: string, { shelf, id }: PartName): s
  * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
  * rollback can only verify less.
  */
-export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: TreeDifference): Promise<void> {
+export async function noteDrift(stagingFolder: string, tree: PartRoot, drift: TreeDifference): Promise<void> {
   const path = driftNotePath(stagingFolder, tree)
   const states: [string, string][] = []
   await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
@@ -417,9 +417,9 @@ export class TreeChange {
       return
     }
     const versions = await findVersions([...drift.changed, ...drift.removed, ...drift.added], layout, records)
-    for (const path of drift.changed) if (isSame(versions.get(path))) this.#restore('changed')
+    for (const path of drift.changed) if (isSameVersionOfLine(versions.get(path))) this.#restore('changed')
     for (const path of drift.removed) {
-      if (isSame(versions.get(path))) this.#restore('added')
+      if (isSameVersionOfLine(versions.get(path))) this.#restore('added')
       else if (versions.get(path)?.after === undefined) this.#counts.removed--
       else this.#recount('changed', 'added')
     }
@@ -480,7 +480,7 @@ async function findVersions(
   return versions
 }
 
-function isSame({ before, after }: Versions = {}): boolean {
+function isSameVersionOfLine({ before, after }: Versions = {}): boolean {
   return before !== undefined && before.fields === after?.fields
 }
 

@@ -23,7 +23,7 @@ import { describeItemSync, type TreeItem } from '../files/walk.ts'
 import { type Layout, treeRecordPath } from '../host/layout.ts'
 import type { InstalledVersion } from '../host/rows.ts'
 
-const WINDOW_BYTES = 64 * 1024
+const RECORD_WINDOW_BYTES = 64 * 1024
 
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
@@ -69,7 +69,7 @@ interface WholeRecord {
 
 function findIn({ text, recordedAt }: WholeRecord): FindRecorded {
   return path => {
-    const end = text.indexOf(`\t${quote(path)}\n`)
+    const end = text.indexOf(`\t${quoteField(path)}\n`)
     if (end === -1) return undefined
     const start = text.lastIndexOf('\n', end) + 1
     return parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt)
@@ -112,7 +112,7 @@ function* readItems(fd: number, name: string): Generator<RecordedItem, undefined
 }
 
 function* linesOf(fd: number, digest: Hash): Generator<string, undefined> {
-  const [window, decoder] = [Buffer.allocUnsafe(WINDOW_BYTES), new StringDecoder('utf8')]
+  const [window, decoder] = [Buffer.allocUnsafe(RECORD_WINDOW_BYTES), new StringDecoder('utf8')]
   let rest = ''
   for (let count = readSync(fd, window); count > 0; count = readSync(fd, window)) {
     const bytes = window.subarray(0, count)
@@ -139,14 +139,14 @@ function openIfPresentSync(layout: Layout, record: string | undefined): number |
   }
 }
 
-type StagedTree = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
+type ExtractedContents = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
 
 /**
  * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
  * which belong to the host.
  */
 export function* itemsOf(
-  { files, symlinks }: StagedTree,
+  { files, symlinks }: ExtractedContents,
   keepPaths: readonly string[],
   stampOf: StampOf = () => undefined,
 ): Generator<RecordedItem, undefined> {
@@ -163,7 +163,7 @@ export function* itemsOf(
   for (; !link.done; link = links.next()) if (!isKept(link.value.path)) yield link.value
 }
 
-function* linkItems({ files, symlinks }: StagedTree, stampOf: StampOf): Generator<RecordedItem, undefined> {
+function* linkItems({ files, symlinks }: ExtractedContents, stampOf: StampOf): Generator<RecordedItem, undefined> {
   if (symlinks.length === 0) return
   const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]))
   for (const symlink of inTreeOrder(symlinks)) {
@@ -180,7 +180,7 @@ type StampOf = (item: { readonly path: string; readonly stamp?: string }) => str
  * that folder.
  */
 export function stagedItems(
-  { tree, staged }: { readonly tree: StagedTree; readonly staged: string },
+  { tree, staged }: { readonly tree: ExtractedContents; readonly staged: string },
   keepPaths: readonly string[],
 ): Generator<RecordedItem, undefined> {
   return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp)
@@ -204,13 +204,13 @@ export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[
   if (errors.length > 0) throw errors[0]
 }
 
-/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
+/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quoteField`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
 
 /** Returns the line of an item, with its line break. */
 function lineOf({ sha256 = '-', kind, content, stamp = '', path }: RecordedItem): string {
-  return `${sha256}\t${kind}\t${quote(content)}\t${stamp}\t${quote(path)}\n`
+  return `${sha256}\t${kind}\t${quoteField(content)}\t${stamp}\t${quoteField(path)}\n`
 }
 
 /**
@@ -231,13 +231,13 @@ function parseLine(line: string, recordedAt: string): RecordedItem {
     path,
     kind: line.slice(kindAt, contentAt - 1),
     content: unquote(line.slice(contentAt, stampAt - 1)),
-    stamp: isEarlier(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
+    stamp: isEarlierTime(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
     sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
   }
 }
 
 /** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
-function isEarlier(time: string, other: string): boolean {
+function isEarlierTime(time: string, other: string): boolean {
   if (time === '' || time.startsWith('-') || other.startsWith('-')) return false
   return time.length < other.length || (time.length === other.length && time < other)
 }
@@ -250,7 +250,7 @@ export interface RecordedLine {
 
 /** Returns the line that an item would have. */
 export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): RecordedLine {
-  return { path, fields: `${sha256}\t${kind}\t${quote(content)}` }
+  return { path, fields: `${sha256}\t${kind}\t${quoteField(content)}` }
 }
 
 /** Returns the unparsed lines of a record whose digest was verified, in order. */
@@ -266,7 +266,7 @@ function* linesIn(text: string): Generator<RecordedLine, undefined> {
  * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
  * lines. Host files may have any name.
  */
-function quote(text: string): string {
+function quoteField(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
   return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text
 }
@@ -368,7 +368,7 @@ async function writeItems(
       digested += `${separator}${item.path}:${item.sha256}`
       separator = '\n'
     }
-    if (lines.length >= WINDOW_BYTES) flush()
+    if (lines.length >= RECORD_WINDOW_BYTES) flush()
     if (slice.isOver()) await slice.giveBack()
   }
   flush()

@@ -13,18 +13,19 @@ import {
   listFirst,
   table,
 } from '../../core/text.ts'
+import type { StepEntry } from '../../install/journal/facts.ts'
 import { type DriftEntry, listDrift, pathOfEntry } from '../../install/journal/facts.ts'
 import { type LocalReport, withoutStep } from '../../install/reports/local-report.ts'
 import { type DryRunResult, sizesInWords } from '../../install/run/deployment.ts'
 import { describeDrift } from '../../install/steps/drift.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 import type { Note } from '../log.ts'
-import { alarm, failureBlocks } from './failure.ts'
+import { alarm, failureBlocks, MAX_ID_CHARS } from './failure.ts'
 import {
   actingSteps,
+  buildHeadline,
   type CheckedParts,
   checkedParts,
-  describeEnding,
   hasMovedParts,
   mayHaveRunUnlisted,
   provisionSteps,
@@ -51,7 +52,7 @@ const MAX_HOLDER_CHARS = 400
  */
 export function buildDeploySummary(summary: SummaryFacts): string {
   const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary
-  const { mark, sentence } = describeEnding(summary)
+  const { mark, sentence } = buildHeadline(summary)
   const blocks = [
     `### ${mark} ${cell(sentence)}`,
     ...alarm(report),
@@ -85,10 +86,10 @@ function inOneLine({ report }: SummaryFacts): string {
     ? `${hasMovedParts(report) ? 'Installed' : 'Done'}${isHealthy ? ' and healthy' : ''} after`
     : 'Took'
   const calm = !changed && actingSteps(report).length === 0 ? ' Nothing was restarted.' : ''
-  return `${done} ${took}.${isHealthy ? '' : inWords(checked, changed)}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`
+  return `${done} ${took}.${isHealthy ? '' : checkedInWords(checked, changed)}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`
 }
 
-function inWords(checked: CheckedParts, changed: boolean): string {
+function checkedInWords(checked: CheckedParts, changed: boolean): string {
   switch (checked.extent) {
     case 'none':
       return changed ? ' No health check ran.' : ''
@@ -238,19 +239,16 @@ function stepsLine(steps: readonly PlannedStep[]): string[] {
   const names = steps.map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`)
   return [`Steps: ${listFirst(names, MAX_STEPS, ' → ')}`]
 }
-
-type Step = LocalReport['steps'][number]
 const MAX_CELL_CHARS = 200
-const MAX_ID_CHARS = 130
 
 /** The result and the duration of each step, as one table. A step that failed the run is always listed. */
 function stepsTable({ steps, error, outcome }: LocalReport): string[] {
   if (steps.length === 0) return []
-  const isListed = (step: Step, index: number): boolean => index < MAX_ROWS || step.status === 'failed'
+  const isListed = (step: StepEntry, index: number): boolean => index < MAX_ROWS || step.status === 'failed'
   const listed = steps.filter(isListed).slice(0, MAX_ROWS + 1)
   const rows = listed.map(step => [
     `${MARKS[step.status]} ${code(step.id, MAX_ID_CHARS)} ${cellOf(step.action, MAX_ID_CHARS)}`,
-    cellOf(resultOf(step, error), MAX_CELL_CHARS),
+    cellOf(resultCell(step, error), MAX_CELL_CHARS),
     step.status === 'not_run' || step.status === 'skipped'
       ? ''
       : durationInWords(step.duration_ms).replaceAll(' ', '&nbsp;'),
@@ -260,7 +258,7 @@ function stepsTable({ steps, error, outcome }: LocalReport): string[] {
   return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${countInWords(more, 'more step')}.`] : [])]
 }
 
-const MARKS: Record<Step['status'], string> = {
+const MARKS: Record<StepEntry['status'], string> = {
   done: '✓',
   unchanged: '✓',
   skipped: '–',
@@ -270,7 +268,7 @@ const MARKS: Record<Step['status'], string> = {
 }
 
 /** The summary gives the cause of a failed step above the table, but the cause of a warning only in the table. */
-function resultOf(step: Step, error: LocalReport['error']): string {
+function resultCell(step: StepEntry, error: LocalReport['error']): string {
   switch (step.status) {
     case 'done':
       return step.did ?? (isMarkerAction(step.action) ? 'nothing to do' : 'done')

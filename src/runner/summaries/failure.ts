@@ -11,7 +11,7 @@ import { isUncertainBefore, mayHaveRunUnlisted, provisionSteps } from './outcome
 
 const MAX_PROBLEMS = 20
 const MAX_PROBLEM_CHARS = 500
-const MAX_ID_CHARS = 130
+export const MAX_ID_CHARS = 130
 const LINE_BREAK = '\\\n'
 
 /** Returns a block for the top of the summary if a version or service is unhealthy after a rollback. */

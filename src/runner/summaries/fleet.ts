@@ -9,7 +9,7 @@ import {
   hostsByVersion,
 } from '../../fleet/fleet.ts'
 import { readingFailure } from './failure.ts'
-import type { Ending } from './outcome.ts'
+import type { Headline } from './outcome.ts'
 
 const MAX_ROWS = 200
 const MAX_VERSIONS = 20
@@ -33,7 +33,7 @@ export interface FleetFacts {
 }
 
 /** Describes what a fleet runs, in one line. */
-export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
+export function describeFleet({ slug, fleet, isGate }: FleetFacts): Headline {
   if (fleet === undefined) {
     const subject = slug === undefined ? 'the hosts' : `the hosts of ${slug}`
     return { mark: '❌', sentence: `What runs on ${subject} is not known` }

@@ -8,7 +8,7 @@ import type { PlannedStep } from '../../install/transaction/record.ts'
 import { addedInWords, isOnlyAdded } from '../../install/trees/drift.ts'
 
 /** Describes the ending of a deployment or rollback, for the log's last line and the summary's first. */
-export function describeEnding(run: RunFacts): Ending {
+export function buildHeadline(run: RunFacts): Headline {
   const { report } = run
   switch (report.outcome) {
     case 'success':
@@ -29,10 +29,10 @@ function describeUncertain(report: LocalReport): string {
   const verb = (error && VERBS[error.code]) ?? 'was refused'
   if (isUncertainBefore(report))
     return `${subjectOf(report)} ${verb} on ${host}, whose state is uncertain: repair the host`
-  return `${host} may have neither the old nor the new version of ${nameOf(report)} intact: repair the host`
+  return `${host} may have neither the old nor the new version of ${subjectName(report)} intact: repair the host`
 }
 
-function describeFailure(report: LocalReport): Ending {
+function describeFailure(report: LocalReport): Headline {
   const { host_id: host, error } = report
   const subject = subjectOf(report)
   const verb = error && VERBS[error.code]
@@ -85,44 +85,44 @@ function installedNow({ running_version: version, error }: LocalReport): string 
 /** The name with the version that was to be installed. */
 function wanted(report: LocalReport): string {
   const { version, requested_version: asked } = report
-  if (version === null && asked === 'latest') return `${nameOf(report)} (latest)`
-  return `${nameOf(report)} ${version ?? asked ?? ''}`.trim()
+  if (version === null && asked === 'latest') return `${subjectName(report)} (latest)`
+  return `${subjectName(report)} ${version ?? asked ?? ''}`.trim()
 }
 
 /** Describes a run that succeeded. The step fails anyway if the hub refused the report. */
-function describeSuccess(run: RunFacts): Ending {
+function describeSuccess(run: RunFacts): Headline {
   const { report, error } = run
-  const ending = report.changed ? describeChange(report) : describeUnchanged(run)
+  const ending = report.changed ? describeVersionChange(report) : describeUnchanged(run)
   if (error === undefined) return ending
   return { mark: '⚠️', sentence: `${ending.sentence}; the workflow step failed anyway (${error.code})` }
 }
 
-function describeChange(report: LocalReport): Ending {
+function describeVersionChange(report: LocalReport): Headline {
   const { previous_version: before, host_id: host, rollback_of: replaced } = report
   const after = report.version ?? report.requested_version ?? 'unknown'
   const on = `on ${host}`
   if (replaced !== undefined && before !== null && before !== after)
-    return { mark: '⏪', sentence: `${nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` }
+    return { mark: '⏪', sentence: `${subjectName(report)} ${before} → ${after} ${on}, restored from a snapshot` }
   if (report.unrecorded)
     return {
       mark: '✅',
-      sentence: `First install of ${nameOf(report)} ${after} ${on}; it replaced files that this action had not installed`,
+      sentence: `First install of ${subjectName(report)} ${after} ${on}; it replaced files that this action had not installed`,
     }
-  if (before === null) return { mark: '✅', sentence: `First install of ${nameOf(report)} ${after} ${on}` }
-  if (before !== after) return { mark: '✅', sentence: `${nameOf(report)} ${before} → ${after} ${on}` }
+  if (before === null) return { mark: '✅', sentence: `First install of ${subjectName(report)} ${after} ${on}` }
+  if (before !== after) return { mark: '✅', sentence: `${subjectName(report)} ${before} → ${after} ${on}` }
   return { mark: '✅', sentence: describeSame(report, after) }
 }
 
 /** Describes a run that changed a host on which the version was already installed. */
 function describeSame(report: LocalReport, version: string): string {
   const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report
-  const there = `${nameOf(report)} ${version}`
+  const there = `${subjectName(report)} ${version}`
   if (!hasMovedParts(report)) {
     const hasWritten = steps.some(({ action, status }) => action === 'write_env' && status === 'done')
     return `${there} was already on ${host}${hasWritten ? '; its settings were written' : ', and was changed'}`
   }
   if (drift.some(isOfReplaced)) return `${there} was repaired on ${host}`
-  if (hasOtherParts(report)) return `${nameOf(report)} ${describeParts(version, report)} on ${host}`
+  if (hasOtherParts(report)) return `${subjectName(report)} ${describeParts(version, report)} on ${host}`
   const isOther = now !== null && before !== undefined && now !== before
   const other = isOther ? ` with different bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})` : ''
   return `${there} was already on ${host}, and was installed again${other}`
@@ -135,10 +135,10 @@ function isOfReplaced({ snapshot, ...entry }: DriftEntry): boolean {
   return snapshot !== undefined || !isOnlyAdded(entry)
 }
 
-function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
+function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Headline {
   const { host_id: host, previous_version: before, state } = report
   const after = report.version ?? report.requested_version ?? 'unknown'
-  const there = `${nameOf(report)} ${after}`
+  const there = `${subjectName(report)} ${after}`
   if (isCheck(report)) return describeCheck(report, `${there} on ${host}`)
   if (state !== 'succeeded') {
     const move =
@@ -146,12 +146,14 @@ function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
         ? `first install of ${there}`
         : before === after
           ? there
-          : `${nameOf(report)} ${before} → ${after}`
+          : `${subjectName(report)} ${before} → ${after}`
     return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${dryRun?.inWords() ?? 'change nothing'}` }
   }
   // A new version of a project may consist of the parts that are installed.
   const isNewVersion = before !== null && before !== after
-  const present = isNewVersion ? `${nameOf(report)} ${before} → ${after} on ${host}` : `${there} is already on ${host}`
+  const present = isNewVersion
+    ? `${subjectName(report)} ${before} → ${after} on ${host}`
+    : `${there} is already on ${host}`
   const { drift = [] } = report
   const acted = actingSteps(report)
   const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []))
@@ -172,7 +174,7 @@ function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
 }
 
 /** A check that found no health check to run has only compared files. */
-function describeCheck(report: LocalReport, there: string): Ending {
+function describeCheck(report: LocalReport, there: string): Headline {
   if (checkedParts(report).extent === 'none')
     return { mark: '⚠️', sentence: `${there} is installed and intact; no health check ran` }
   return { mark: '🩺', sentence: `${there} is healthy; nothing was changed` }
@@ -253,13 +255,13 @@ export interface RunFacts {
 }
 
 /** The ending of a run in one line: a mark, and a sentence that is clear without the mark and has no final period. */
-export interface Ending {
+export interface Headline {
   readonly mark: string
   readonly sentence: string
 }
 
 /** The name of the deployed plugin, service or project in a sentence. */
-function nameOf({ slug, id }: LocalReport): string {
+function subjectName({ slug, id }: LocalReport): string {
   return slug ?? id ?? 'This deployment'
 }
 

@@ -11,7 +11,7 @@ import {
   type PartDrift,
 } from '../../install/status.ts'
 import { readingFailure } from './failure.ts'
-import type { Ending } from './outcome.ts'
+import type { Headline } from './outcome.ts'
 
 const MAX_LISTED_PATHS = 20
 const MAX_ROWS = 300
@@ -42,13 +42,13 @@ const HOW_WORDS: Record<How, string> = {
 }
 
 /** Describes the findings on a host, in one line. */
-export function describeStatus(inspection: Inspection, { name }: StatusHost): Ending {
+export function describeStatus(inspection: Inspection, { name }: StatusHost): Headline {
   const { mark, sentence } = describeInspection(inspection)
   return { mark, sentence: `${sentence} on ${name}` }
 }
 
 /** Describes a host that could not be inspected. */
-export function describeFailedStatus({ name }: StatusHost): Ending {
+export function describeFailedStatus({ name }: StatusHost): Headline {
   return { mark: '❌', sentence: `It is not known what is installed on ${name}` }
 }
 
@@ -82,7 +82,7 @@ export function findingsOf(inspection: Inspection): string[] {
   return [
     ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
     ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
-    ...describeDrift(inspection),
+    ...describeDriftOfParts(inspection),
     ...describePending(parts),
   ]
 }
@@ -91,7 +91,7 @@ export function findingsOf(inspection: Inspection): string[] {
  * Describes the files that differ, then the parts that were restored from a modified snapshot, then those that could
  * not be compared.
  */
-export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
+export function describeDriftOfParts({ parts }: Pick<Inspection, 'parts'>): string[] {
   const names = parts.flatMap(part => namesIn(part))
   const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0)
   const listed = names
@@ -152,7 +152,7 @@ function describePending(parts: readonly InspectedPart[]): string[] {
   ]
 }
 
-function describeInspection(inspection: Inspection): Ending {
+function describeInspection(inspection: Inspection): Headline {
   const { parts, activity } = inspection
   const count = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`
   if (activity.kind === 'interrupted')

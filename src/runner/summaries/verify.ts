@@ -4,7 +4,7 @@ import { SourceError } from '../../core/yaml/problems.ts'
 import type { Note } from '../log.ts'
 import { noteBlocks } from './deploy.ts'
 import { readingFailure } from './failure.ts'
-import type { Ending } from './outcome.ts'
+import type { Headline } from './outcome.ts'
 
 /** The subject that a release gate was asked to check. */
 export interface CheckedSubject {
@@ -42,7 +42,7 @@ export interface CheckResult {
 }
 
 /** Describes how a release gate ended, in one line. */
-export function describeGate(subject: CheckedSubject, { facts, error }: CheckResult): Ending {
+export function describeGate(subject: CheckedSubject, { facts, error }: CheckResult): Headline {
   const { mode, name = 'the artifact', version } = subject
   const mark = error === undefined ? '✅' : '❌'
   if (error !== undefined && INPUT_ERRORS.has(error.code))

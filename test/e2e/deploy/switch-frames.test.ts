@@ -11,7 +11,7 @@ const PRELOADED = join(import.meta.dirname, '../harness/record-renames.mjs')
 
 /** The functions of each flow, from the action down to the steps. */
 const FRAMES = {
-  marketplace: ['deploy', 'deploy', 'runContract', 'runLocked', 'MarketplaceFlow.install'],
+  marketplace: ['deploy', 'deployArtifact', 'runContract', 'runLocked', 'MarketplaceFlow.install'],
   project: ['project', 'deployProject', 'runContract', 'runLocked', 'ProjectFlow.install'],
   rollback: ['rollback', 'rollBackVersion', 'runContract', 'runLocked', 'RollbackFlow.install'],
 }

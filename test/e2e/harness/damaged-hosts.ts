@@ -22,7 +22,7 @@ import type { ActionResult, ActionRun } from '../../../local/runner.ts'
 import { ConfigError, toDeployError } from '../../../src/core/errors.ts'
 import { recoverHost } from '../../../src/install/recovery/recover-host.ts'
 import { hostFor, refuse } from '../../../src/install/run/refuse.ts'
-import { deploy } from '../../../src/marketplace/deploy.ts'
+import { deployArtifact } from '../../../src/marketplace/deploy.ts'
 import { type DeployRequest, MARKETPLACE } from '../../../src/marketplace/deployment.ts'
 import { listTree } from '../../folders.ts'
 import { rewriteCopiedJournal } from '../../install/journal/journal-text.ts'
@@ -260,7 +260,7 @@ async function callOn({ stage, root }: Host, act: RunEnd['act']): Promise<RunEnd
     }
     const ended =
       act === 'deploy'
-        ? await deploy(request, tools)
+        ? await deployArtifact(request, tools)
         : await refuse(MARKETPLACE, request, { error: new ConfigError('invalid_input', 'version is none.'), tools })
     return { act, outcome: ended.report.outcome, message: ended.report.error?.message ?? '', log: log.lines }
   } catch (error) {

@@ -9,7 +9,7 @@ import { buffer } from 'node:stream/consumers'
 import { describe, it, type TestContext } from 'node:test'
 import { extract, pack } from 'tar-stream'
 import { backUp, placeNew } from '../../../hub/backup/backup.ts'
-import { restore } from '../../../hub/backup/restore.ts'
+import { restoreBackup } from '../../../hub/backup/restore.ts'
 import { readListing } from '../../../hub/marketplace/catalogue.ts'
 import { signArchive } from '../../../hub/marketplace/publish.ts'
 import { startHub } from '../../../hub/server.ts'
@@ -253,7 +253,7 @@ describe('restoring', () => {
   it('leaves no files when it is interrupted', async t => {
     const file = await backupOf(t, await runHub(t))
     const folder = newFolder(t)
-    await assert.rejects(restore(file, join(folder, 'data'), AbortSignal.abort()), { name: 'AbortError' })
+    await assert.rejects(restoreBackup(file, join(folder, 'data'), AbortSignal.abort()), { name: 'AbortError' })
     assert.deepEqual(readdirSync(folder), [])
   })
 

@@ -5,7 +5,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { requireDeployable } from '../../../hub/marketplace/publish.ts'
 import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
 import { isCovered, needsPluginSig } from '../../../src/install/steps/plugin-sig.ts'
-import { deploy } from '../../../src/marketplace/deploy.ts'
+import { deployArtifact } from '../../../src/marketplace/deploy.ts'
 import { ACCEPTED_ZIPS } from '../../archives/accepted-zips.ts'
 import { HOSTILE_ZIPS } from '../../archives/hostile-zips.ts'
 import { buildZip, directory, file, symlink, type ZipItem } from '../../archives/zip-builder.ts'
@@ -244,6 +244,9 @@ async function verdictOfHost(t: TestContext, bytes: Buffer): Promise<string> {
   const plan = { path: 'install.yaml', text: PLUGIN_PLAN }
   const given = { hub: hub.url, projectRoot, plan, signingSecret: SIGNING_SECRET, version: VERSION }
   const tools = toolsOf({ wires: { wire, reportWire: wire }, log: collectLog() })
-  const { error } = await deploy(deployRequest(given), { ...tools, runner: { ...tools.runner, temporaryFolder } })
+  const { error } = await deployArtifact(deployRequest(given), {
+    ...tools,
+    runner: { ...tools.runner, temporaryFolder },
+  })
   return error?.code ?? ''
 }

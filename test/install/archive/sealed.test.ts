@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { constants, zstdCompressSync } from 'node:zlib'
 import { ArchiveError, ArtifactError } from '../../../src/core/errors.ts'
-import { checkEd25519, discard, unpackZstd, unseal } from '../../../src/install/archive/sealed.ts'
+import { checkEd25519, freeArtifact, unpackZstd, unseal } from '../../../src/install/archive/sealed.ts'
 import { DEK, encrypt, openedZstd, verifiedBytes } from './artifacts.ts'
 
 /** All values but the name are hex. There is no associated data. */
@@ -98,7 +98,7 @@ describe('unseal', () => {
   it('leaves no bytes of an artifact that is discarded', async () => {
     const artifact = await verifiedBytes(encrypt(Buffer.alloc(2 * MIB, 'secret')))
     const opened = await unseal(artifact, DEK)
-    discard(opened)
+    freeArtifact(opened)
     assert.deepEqual([opened.zstd.length, artifact.bytes.length], [0, 0])
   })
 

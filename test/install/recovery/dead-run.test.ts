@@ -5,7 +5,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { applyChanges } from '../../../src/install/changes/change.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
 import { requireAtRest } from '../../../src/install/recovery/dead-run.ts'
-import { recover } from '../../../src/install/recovery/recover.ts'
+import { recoverDeadRun } from '../../../src/install/recovery/recover.ts'
 import { holdLock } from '../../../src/install/recovery/recover-host.ts'
 import { announced, begun, makeScene, type Scene, type SceneRecord, UPDATE } from './recovery-scene.ts'
 
@@ -49,7 +49,7 @@ describe('a host', () => {
     const { signal } = new AbortController()
     await requireAtRest(scene.host, signal)
     scene.writeJournal(begun(scene.sender))
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     await requireAtRest(scene.host, signal)
   })
 

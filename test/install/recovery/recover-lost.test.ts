@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { applyChanges, type PlannedChange } from '../../../src/install/changes/change.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
-import { recover } from '../../../src/install/recovery/recover.ts'
+import { recoverDeadRun } from '../../../src/install/recovery/recover.ts'
 import { writeTree } from '../../folders.ts'
 import { announced, begun, makeScene, type Scene, SNAPSHOT, STAGING, UPDATE, undone } from './recovery-scene.ts'
 
@@ -27,7 +27,7 @@ async function openScene(t: TestContext): Promise<Scene> {
 
 /** Recovers the host in another run. */
 async function recoverAgain({ host }: Scene): Promise<void> {
-  await recover({ ...host, run: { ...host.run, id: randomUUID() } })
+  await recoverDeadRun({ ...host, run: { ...host.run, id: randomUUID() } })
 }
 
 describe('the recovery of a host whose new version has removed a kept path', () => {

@@ -3,7 +3,7 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
 import { applyChanges } from '../../../src/install/changes/change.ts'
 import { readHostRecord, recordInstalled } from '../../../src/install/host/record.ts'
-import { recover } from '../../../src/install/recovery/recover.ts'
+import { recoverDeadRun } from '../../../src/install/recovery/recover.ts'
 import { describeMoving } from '../../../src/install/transaction/rollback.ts'
 import { rowOf } from '../prepared-host.ts'
 import { useStandIns } from '../services/stand-ins.ts'
@@ -38,10 +38,10 @@ describe('the recovery of a host whose record cannot be read', () => {
       writeJournal([...run, ...(commits as readonly SceneRecord[])])
       writeFileSync(layout.installed, '{')
       const refused = { code: 'inconsistent', message: /installed\.json is not a record.* move it away/ }
-      await assert.rejects(recover(host), refused)
+      await assert.rejects(recoverDeadRun(host), refused)
       assert.deepEqual([plugins(), existsSync(layout.journal)], [expected, true])
       rmSync(layout.installed)
-      await recover(host)
+      await recoverDeadRun(host)
       assert.deepEqual([plugins(), existsSync(layout.journal)], [expected, false])
       assert.deepEqual(readHostRecord(layout).installed, rows)
     })
@@ -57,7 +57,7 @@ describe('the recovery of a cancelled run that found damage and had no time for 
     const rollback = { restored: true, problems: [damage, left], verified: false, healthy: null }
     const end = { outcome: 'inconsistent' as const, changed: false, error: null, rollback, completed_at: AT }
     writeJournal([...run, service as SceneRecord, ...undo.slice(0, -1), { record: 'end', end, unfinished: true }])
-    await recover(host)
+    await recoverDeadRun(host)
     assert.deepEqual(reports().at(-1)?.rollback?.problems, [damage])
     assert.ok(!existsSync(layout.journal))
   })
@@ -73,7 +73,7 @@ describe('the recovery of a cancelled run that found files moving and had no tim
     const rollback = { restored: true, problems: [moving, left], verified: null, healthy: null }
     const end = { outcome: 'rolled_back' as const, changed: false, error: null, rollback, completed_at: AT }
     writeJournal([...run, service as SceneRecord, ...undo.slice(0, -1), { record: 'end', end, unfinished: true }])
-    await recover(host)
+    await recoverDeadRun(host)
     assert.deepEqual(reports().at(-1)?.rollback?.problems, [moving])
   })
 })

@@ -8,7 +8,7 @@ import { installPath } from '../../../src/install/host/layout.ts'
 import { readHostRecord, recordInstalled } from '../../../src/install/host/record.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
 import type { JournalRecord } from '../../../src/install/journal/records.ts'
-import { recover } from '../../../src/install/recovery/recover.ts'
+import { recoverDeadRun } from '../../../src/install/recovery/recover.ts'
 import { driftNotePath } from '../../../src/install/trees/drift.ts'
 import { removedRowOf, rowOf } from '../prepared-host.ts'
 import { recordTreeAt, treeOf } from '../trees/recorded-tree.ts'
@@ -47,7 +47,7 @@ describe('recover, after a removal', () => {
         discard: [],
       }
       scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), commit])
-      await recover(scene.host)
+      await recoverDeadRun(scene.host)
       assert.deepEqual(readHostRecord(scene.layout), {
         installed: [],
         removed: [removed],
@@ -61,7 +61,7 @@ describe('recover, after a removal', () => {
   it('verifies the removed part after the rollback', async t => {
     const scene = await openDamaged(t)
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])
-    const closed = await recover(scene.host)
+    const closed = await recoverDeadRun(scene.host)
     assert.deepEqual([closed?.report.outcome, closed?.report.rollback?.verified], ['inconsistent', false])
     assert.equal(closed?.report.error?.message, DAMAGED)
   })
@@ -73,12 +73,12 @@ describe('recover, after a removal', () => {
     renameSync(snapshot, elsewhere)
     for (let attempt = 1; attempt <= 2; attempt++) {
       const run = { ...scene.host, run: { id: randomUUID(), url: null } }
-      await assert.rejects(recover(run), { code: 'inconsistent' })
+      await assert.rejects(recoverDeadRun(run), { code: 'inconsistent' })
     }
     assert.equal(scene.journalText().match(/"record":"end"/g)?.length, 1)
     renameSync(elsewhere, snapshot)
     const sentences: string[] = []
-    await recover({ ...scene.host, recovery: { onRecovered: sentence => void sentences.push(sentence) } })
+    await recoverDeadRun({ ...scene.host, recovery: { onRecovered: sentence => void sentences.push(sentence) } })
     const failed = 'The run was interrupted in state installing and could not be rolled back.'
     assert.deepEqual(
       scene.sender.sent.map(({ report }) => [report.status, report.error?.message]),
@@ -96,7 +96,7 @@ describe('recover, after a removal', () => {
     const error = { code: 'step_failed' as const, message: 'the cause', step: 'env' }
     const failed = buildEnd(new Date(), { outcome: 'inconsistent', changed: true, error, rollback })
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), { record: 'end', end: failed }])
-    const closed = await recover(scene.host)
+    const closed = await recoverDeadRun(scene.host)
     const { restored, verified, problems } = closed?.report.rollback ?? {}
     assert.deepEqual(
       [closed?.report.outcome, closed?.report.changed, restored, verified],
@@ -107,6 +107,6 @@ describe('recover, after a removal', () => {
     assert.match(scene.log.lines.join('\n'), /^warning The interrupted deployment of .*main\.py/m)
     assert.equal(scene.sender.sent.length, 1)
     assertSettled(scene)
-    assert.equal(await recover(scene.host), undefined)
+    assert.equal(await recoverDeadRun(scene.host), undefined)
   })
 })

@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { applyChanges } from '../../../src/install/changes/change.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
 import type { JournalRecord } from '../../../src/install/journal/records.ts'
-import { recover } from '../../../src/install/recovery/recover.ts'
+import { recoverDeadRun } from '../../../src/install/recovery/recover.ts'
 import { factsOf, rowOf } from '../prepared-host.ts'
 import {
   announced,
@@ -66,7 +66,7 @@ describe('recover, at the end of a flow,', () => {
           ...announced(UPDATE),
           { ...COMMIT, rows: [rowOf({ contract })] },
         ])
-        await recover(scene.host)
+        await recoverDeadRun(scene.host)
         assert.deepEqual(reportedStates(scene), whole)
         assertReported(scene, { outcome: 'success', state: 'succeeded' })
       })
@@ -75,7 +75,7 @@ describe('recover, at the end of a flow,', () => {
         const scene = await makeScene(t)
         for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
         scene.writeJournal([...begun(scene.sender, known, facts), ...announced(UPDATE)])
-        await recover(scene.host)
+        await recoverDeadRun(scene.host)
         const changing = ['pending', ...preparing]
         assert.deepEqual(reportedStates(scene), [...(known.length > changing.length ? known : changing), 'rolled_back'])
         assertReported(scene, { outcome: 'rolled_back', state: 'rolled_back' })
@@ -88,7 +88,7 @@ describe('recover, at the end of a flow,', () => {
         for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
         const plugins = scene.plugins()
         scene.writeJournal([...begun(scene.sender, ['pending', foreign], facts), ...announced(UPDATE)])
-        await recover(scene.host)
+        await recoverDeadRun(scene.host)
         assert.notDeepEqual(scene.plugins(), plugins)
         assertSettled(scene)
         assertReported(scene, { outcome: 'rolled_back' })
@@ -100,7 +100,7 @@ describe('recover, at the end of a flow,', () => {
         const scene = await makeScene(t)
         const known = ['pending', ...preparing.slice(0, preparing.indexOf(state) + 1)]
         scene.writeJournal(begun(scene.sender, known, facts))
-        await recover(scene.host)
+        await recoverDeadRun(scene.host)
         assert.deepEqual(reportedStates(scene), [...known, 'failed'])
       }
     })
@@ -112,7 +112,7 @@ describe('recover, at the end of a flow,', () => {
     const end = buildEnd(new Date('2026-01-02T03:04:08.000Z'), { outcome: 'success', changed: true })
     const records = begun(scene.sender, ['pending', 'fetching', 'installing'])
     scene.writeJournal([...records, ...announced(UPDATE), COMMIT, { record: 'end', end }])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(scene.reports()[0]?.states.slice(-2), [
       { state: 'healthchecking', at: end.completed_at },
       { state: 'succeeded', at: end.completed_at },
@@ -123,7 +123,7 @@ describe('recover, at the end of a flow,', () => {
     const scene = await makeScene(t)
     for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender, []), ...announced(UPDATE), COMMIT])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(reportedStates(scene), [...MARKETPLACE.preparing, ...MARKETPLACE.completing])
   })
 
@@ -138,7 +138,7 @@ describe('recover, at the end of a flow,', () => {
         ...(state === 'succeeded' ? [COMMIT] : []),
         { record: 'end', end },
       ])
-      await recover(scene.host)
+      await recoverDeadRun(scene.host)
       assert.deepEqual(reportedStates(scene), known)
     })
   }
@@ -156,10 +156,10 @@ describe('recover, at the end of a flow,', () => {
     })
     const known = ['pending', 'fetching', 'installing', 'failed']
     scene.writeJournal([...begun(scene.sender, known), ...announced(UPDATE), { record: 'end', end: failed }])
-    await assert.rejects(recover(scene.host), { code: 'inconsistent' })
+    await assert.rejects(recoverDeadRun(scene.host), { code: 'inconsistent' })
     assert.deepEqual(reportedStates(scene), known)
     renameSync(elsewhere, join(scene.layout.root, STAGING, 'tree/data'))
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(reportedStates(scene), [...known, 'rolled_back'])
     assert.match(scene.log.lines.join('\n'), /^notice The interrupted deployment of .* it was rolled back/m)
     const [report] = scene.reports()

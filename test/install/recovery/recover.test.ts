@@ -23,7 +23,7 @@ import { buildEnd } from '../../../src/install/journal/facts.ts'
 import { formatLine } from '../../../src/install/journal/line.ts'
 import type { JournalRecord } from '../../../src/install/journal/records.ts'
 import { isInDoubt } from '../../../src/install/recovery/dead-run.ts'
-import { recover } from '../../../src/install/recovery/recover.ts'
+import { recoverDeadRun } from '../../../src/install/recovery/recover.ts'
 import { listTree, writeTree } from '../../folders.ts'
 import { failOpen } from '../failing-open.ts'
 import { journalText } from '../journal/journal-text.ts'
@@ -51,14 +51,14 @@ function inconsistent(error: unknown): boolean {
   return error instanceof DeployError && error.code === 'inconsistent'
 }
 
-describe('recover', () => {
+describe('recoverDeadRun', () => {
   it('only cleans the staging folder when there is no journal', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     rmSync(join(scene.layout.root, STAGING), { recursive: true })
     writeTree(scene.layout.staging, { 'discarded-1/main.py': 'old' })
     mkdirSync(join(scene.layout.staging, DEPLOYMENT_ID))
-    assert.equal(await recover(scene.host), undefined)
+    assert.equal(await recoverDeadRun(scene.host), undefined)
     assert.deepEqual(scene.plugins(), before)
     assert.deepEqual(readdirSync(scene.layout.staging), [])
     assert.deepEqual(scene.reports(), [])
@@ -70,7 +70,7 @@ describe('recover', () => {
         const scene = await makeScene(t)
         const before = scene.plugins()
         failOpen(t, scene.layout.journal, { code, times })
-        assert.equal(await recover(scene.host), undefined)
+        assert.equal(await recoverDeadRun(scene.host), undefined)
         assert.ok(!isInDoubt(scene.layout))
         assert.deepEqual([scene.plugins(), scene.reports()], [before, []])
       }
@@ -81,7 +81,7 @@ describe('recover', () => {
       scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
       for (const change of UPDATE) await applyChanges(scene.layout.root, [scene.withInode(change)])
       failOpen(t, scene.layout.journal, { code, times: 1 })
-      await recover(scene.host)
+      await recoverDeadRun(scene.host)
       assertReported(scene, { outcome: 'rolled_back' })
       assertSettled(scene)
     })
@@ -92,7 +92,7 @@ describe('recover', () => {
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
     const before = scene.plugins()
     failOpen(t, scene.layout.journal)
-    await assert.rejects(recover(scene.host), {
+    await assert.rejects(recoverDeadRun(scene.host), {
       code: 'inconsistent',
       message: /cannot be read, so nothing was changed\. .* Only a run that can read the journal knows whether/,
     })
@@ -102,7 +102,7 @@ describe('recover', () => {
   it('sets aside a staging folder whose journal is missing, because it may contain files of the host', async t => {
     const scene = await makeScene(t)
     for (const change of UPDATE.slice(0, 2)) await applyChanges(scene.layout.root, [change])
-    assert.equal(await recover(scene.host), undefined)
+    assert.equal(await recoverDeadRun(scene.host), undefined)
     assert.deepEqual(readdirSync(scene.layout.staging), [])
     const aside = join(scene.layout.snapshots, 'set-aside')
     const [name = ''] = readdirSync(aside)
@@ -119,7 +119,7 @@ describe('recover', () => {
       const scene = await makeScene(t)
       const before = scene.plugins()
       scene.writeJournal(begun(scene.sender, [...new Set(['pending', state])]))
-      await recover(scene.host)
+      await recoverDeadRun(scene.host)
       assert.deepEqual(scene.plugins(), before)
       assertSettled(scene)
       assertReported(scene, { outcome: 'failed', status: 'failed', changed: false, rollback: null, state: last })
@@ -135,7 +135,7 @@ describe('recover', () => {
         const before = scene.plugins()
         for (const change of UPDATE.slice(0, made)) await applyChanges(scene.layout.root, [change])
         scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(0, made + (hasAnnouncedNext ? 1 : 0)))])
-        const closed = await recover(scene.host)
+        const closed = await recoverDeadRun(scene.host)
         assert.deepEqual(scene.plugins(), before)
         assert.ok(!existsSync(join(scene.layout.root, SNAPSHOT)))
         assertSettled(scene)
@@ -157,7 +157,7 @@ describe('recover', () => {
         for (const change of backwards) await undoChange(scene.layout.root, scene.withInode(change))
         const noted = isLastNoted ? backwards : backwards.slice(0, -1)
         scene.writeJournal([...begun(scene.sender), ...announced(UPDATE), ...undone(noted)])
-        await recover(scene.host)
+        await recoverDeadRun(scene.host)
         assert.deepEqual(scene.plugins(), before)
         assertSettled(scene)
         assertReported(scene, { outcome: 'rolled_back', state: 'rolled_back' })
@@ -171,7 +171,7 @@ describe('recover', () => {
     await recordInstalled(scene.layout, { rows: [rowOf({ directory: 'app' })], removed: [] })
     for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
-    assert.equal((await recover(scene.host))?.report.outcome, 'rolled_back')
+    assert.equal((await recoverDeadRun(scene.host))?.report.outcome, 'rolled_back')
     assert.deepEqual([scene.plugins(), readInstalled(scene.layout)[0]?.directory], [before, 'app'])
   })
 
@@ -179,7 +179,7 @@ describe('recover', () => {
     const scene = await makeScene(t)
     for (const change of FIRST_INSTALL) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender), ...announced(FIRST_INSTALL)])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.ok(!existsSync(join(scene.layout.root, 'app')))
   })
 
@@ -189,7 +189,7 @@ describe('recover', () => {
     scene.writeJournal([...begun(scene.sender), ...announced(FIRST_INSTALL)])
     const journal = scene.journalText()
     chmodSync(join(scene.layout.root, 'app/of'), 0o777)
-    await assert.rejects(recover(scene.host), UntouchableHostError)
+    await assert.rejects(recoverDeadRun(scene.host), UntouchableHostError)
     assert.deepEqual([scene.journalText(), existsSync(join(scene.layout.root, 'app/of/greeter'))], [journal, true])
   })
 
@@ -198,7 +198,7 @@ describe('recover', () => {
     const before = scene.plugins()
     rmSync(join(scene.layout.root, STAGING), { recursive: true })
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE), ...undone(UPDATE.toReversed())])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(scene.plugins(), before)
     assertReported(scene, { outcome: 'rolled_back' })
   })
@@ -207,7 +207,7 @@ describe('recover', () => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     scene.writeJournal(begun(scene.sender), formatLine(5, { record: 'change', change: UPDATE[0] }).slice(0, -20))
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(scene.plugins(), before)
     assertReported(scene, { outcome: 'failed' })
   })
@@ -224,7 +224,7 @@ describe('recover', () => {
     writeFileSync(scene.layout.journal, bytes.fill(' ', lost, lost + 512))
     const before = listTree(scene.layout.root)
     assert.equal(isInDoubt(scene.layout), true)
-    await assert.rejects(recover(scene.host), {
+    await assert.rejects(recoverDeadRun(scene.host), {
       code: 'inconsistent',
       message: /a change was made whose announcement follows a torn record/,
     })
@@ -243,7 +243,7 @@ describe('recover', () => {
       ...announced(UPDATE),
       { record: 'commit', at: '2026-01-02T03:04:07.000Z', rows: [row], removed: [], discard },
     ])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(scene.plugins(), after)
     assert.deepEqual(readInstalled(scene.layout), [row])
     assert.deepEqual(readdirSync(join(scene.layout.snapshots, 'plugins/greeter')), ['1-1.0.0'])
@@ -261,9 +261,9 @@ describe('recover', () => {
       discard: ['.hub-deploy/snapshots/plugins/greeter/8-1.0.0'],
     }
     scene.writeJournal([...begun(scene.sender), commit])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     scene.writeJournal([...begun(scene.sender), commit])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.equal(readInstalled(scene.layout).length, 1)
     assert.equal(scene.reports().length, 1)
   })
@@ -285,7 +285,7 @@ describe('recover', () => {
       ...undone(UPDATE.slice(0, 1)),
       { record: 'end', end },
     ])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assertReported(scene, { outcome: 'rolled_back', error, completed_at: end.completed_at })
   })
 
@@ -295,7 +295,7 @@ describe('recover', () => {
     const end = buildEnd(new Date(), { outcome: 'rolled_back', rollback })
     const run = [...begun(scene.sender), ...announced(UPDATE.slice(0, 1)), ...undone(UPDATE.slice(0, 1))]
     scene.writeJournal([...run, { record: 'end', end }, { record: 'reported', attempts: 2 }])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(scene.sender.sent, [])
     assert.deepEqual(
       scene.reports().map(({ reported }) => reported),
@@ -310,7 +310,7 @@ describe('recover', () => {
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
     const elsewhere = join(scene.layout.root, 'elsewhere')
     renameSync(join(scene.layout.root, 'plugins/greeter/data'), elsewhere)
-    await assert.rejects(recover(scene.host), inconsistent)
+    await assert.rejects(recoverDeadRun(scene.host), inconsistent)
     assert.ok(existsSync(scene.layout.journal))
     assert.deepEqual(
       scene.reports().map(report => [report.outcome, report.status, report.rollback?.restored, report.changed]),
@@ -318,7 +318,7 @@ describe('recover', () => {
     )
     assert.notEqual(readdirSync(scene.layout.staging).length, 0)
     renameSync(elsewhere, join(scene.layout.root, STAGING, 'tree/data'))
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(scene.plugins(), before)
     assertSettled(scene)
     assert.deepEqual(
@@ -333,11 +333,11 @@ describe('recover', () => {
     renameSync(join(scene.layout.root, 'plugins/greeter'), join(scene.layout.root, 'elsewhere'))
     for (let attempt = 1; attempt <= 5; attempt++) {
       const run = { ...scene.host, run: { id: randomUUID(), url: null } }
-      for (const step of ['main', 'post']) await assert.rejects(recover(run), inconsistent, step)
+      for (const step of ['main', 'post']) await assert.rejects(recoverDeadRun(run), inconsistent, step)
     }
     const journal = scene.journalText()
     renameSync(join(scene.layout.root, 'elsewhere'), join(scene.layout.root, SNAPSHOT))
-    await assert.rejects(recover(scene.host), inconsistent)
+    await assert.rejects(recoverDeadRun(scene.host), inconsistent)
     assert.equal(scene.journalText(), journal)
     assert.ok(existsSync(join(scene.layout.root, SNAPSHOT)))
     assert.equal(scene.sender.sent.length, 1, `${scene.sender.sent.length} reports were sent to the hub`)
@@ -389,7 +389,7 @@ describe('recover', () => {
       const before = listTree(scene.layout.root)
       const whole = [...begun(scene.sender), record] as Parameters<typeof scene.writeJournal>[0]
       writeFileSync(scene.layout.journal, journalText(whole))
-      await assert.rejects(recover(scene.host), inconsistent)
+      await assert.rejects(recoverDeadRun(scene.host), inconsistent)
       const { '.hub-deploy/journal.jsonl': _, ...after } = listTree(scene.layout.root)
       assert.deepEqual(after, before)
     })
@@ -398,7 +398,7 @@ describe('recover', () => {
   it('keeps in the outbox the report of a dead run to another hub', async t => {
     const scene = await makeScene(t)
     scene.writeJournal(begun(senderThat({ accepted: true, attempts: 1 }, 'http://other greeter')))
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(scene.sender.sent, [])
     assert.equal(readdirSync(scene.layout.outbox).length, 1)
   })
@@ -407,7 +407,7 @@ describe('recover', () => {
     const scene = await makeScene(t)
     linkSync(join(scene.layout.root, 'plugins/other/main.py'), join(scene.layout.root, 'plugins/greeter.env'))
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(3))])
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter.env')))
   })
 
@@ -416,7 +416,7 @@ describe('recover', () => {
     const name = (pid: number): string => join(scene.layout.reports, `x.json.${pid}.${DEPLOYMENT_ID}.tmp`)
     for (const path of [name(2 ** 31 - 1), name(process.ppid)]) writeFileSync(path, '')
     mkdirSync(name(2 ** 31 - 2))
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     const left = [2 ** 31 - 1, process.ppid, 2 ** 31 - 2].map(pid => existsSync(name(pid)))
     assert.deepEqual(left, [false, true, true])
   })
@@ -427,7 +427,7 @@ describe('recover', () => {
     const old = join(scene.layout.trees, `record.${process.ppid}.${DEPLOYMENT_ID}.tmp`)
     for (const path of [own, old]) writeFileSync(path, '')
     utimesSync(old, 0, 0)
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.deepEqual(
       [own, old].map(path => existsSync(path)),
       [false, false],
@@ -445,7 +445,7 @@ describe('recover', () => {
       since: 'now',
     }
     writeFileSync(path, JSON.stringify(waiter))
-    await recover(scene.host)
+    await recoverDeadRun(scene.host)
     assert.ok(existsSync(path))
   })
 })

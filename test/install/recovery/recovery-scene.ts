@@ -7,7 +7,7 @@ import type { Identity } from '../../../src/install/changes/move.ts'
 import type { Layout } from '../../../src/install/host/layout.ts'
 import type { DeploymentFacts } from '../../../src/install/journal/facts.ts'
 import type { JournalRecord } from '../../../src/install/journal/records.ts'
-import type { Host } from '../../../src/install/reports/host.ts'
+import type { HostContext } from '../../../src/install/reports/host.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
 import { listTree, writeTree } from '../../folders.ts'
 import { journalText } from '../journal/journal-text.ts'
@@ -42,7 +42,7 @@ export type SceneRecord =
 /** A host with an installed version and a staged one. It has no journal until `writeJournal` is called. */
 export interface Scene {
   layout: Layout
-  host: Host
+  host: HostContext
   log: CollectedLog
   sender: RecordingSender
   /** Lists `plugins/`. */

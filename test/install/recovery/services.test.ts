@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { applyChanges, type PlannedChange } from '../../../src/install/changes/change.ts'
 import { readInstalled, recordInstalled } from '../../../src/install/host/record.ts'
-import { recover } from '../../../src/install/recovery/recover.ts'
+import { recoverDeadRun } from '../../../src/install/recovery/recover.ts'
 import { whyLeftToCi } from '../../extent.ts'
 import { rowOf } from '../prepared-host.ts'
 import { useStandIns } from '../services/stand-ins.ts'
@@ -23,7 +23,10 @@ async function openScene(t: TestContext, changes: readonly PlannedChange[], ...r
   for (const change of changes) await applyChanges(scene.layout.root, [change])
   scene.writeJournal([...begun(scene.sender), ...announced(changes), ...records])
   const recoverWith = async (text?: string) =>
-    await recover({ ...scene.host, hostConfig: text === undefined ? undefined : { path: 'host-config.yaml', text } })
+    await recoverDeadRun({
+      ...scene.host,
+      hostConfig: text === undefined ? undefined : { path: 'host-config.yaml', text },
+    })
   const pending = () => readInstalled(scene.layout).flatMap(row => (row.service_pending ? [row.id] : []))
   const changed = () => standIns.changes().map(call => call.slice(1).join(' '))
   return { ...scene, standIns, recoverWith, pending, changed }

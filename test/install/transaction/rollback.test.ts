@@ -7,7 +7,7 @@ import { RollbackError } from '../../../src/core/errors.ts'
 import { endlessGrace } from '../../../src/install/files/child-process.ts'
 import { type Layout, treeRecordPath } from '../../../src/install/host/layout.ts'
 import { recordInstalled } from '../../../src/install/host/record.ts'
-import { type RollbackRequest, type RolledBack, rollBack } from '../../../src/install/transaction/rollback.ts'
+import { type FailedRun, type RolledBack, rollBack } from '../../../src/install/transaction/rollback.ts'
 import { driftNotePath, findDrift, noteDrift } from '../../../src/install/trees/drift.ts'
 import { timesMoveOn } from '../../clocks.ts'
 import { rewriteKeepingTime, writeTree } from '../../folders.ts'
@@ -26,7 +26,7 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
 }
 
 /** A request without services or health checks. */
-function requestOf(layout: Layout): Omit<RollbackRequest, 'undo'> {
+function requestOf(layout: Layout): Omit<FailedRun, 'undo'> {
   return {
     layout,
     log: collectLog(),
