@@ -30,7 +30,7 @@ const NOT_EXECUTED: Readonly<Record<string, string>> = {
   'npm ci && npm test': 'it runs this test; .ci/run takes this line from README.md',
   'sudo useradd --create-home runner': 'it adds a user to this machine',
   'npm run hub -- --host 0.0.0.0 --port 8443 --tls-cert cert.pem --tls-key key.pem':
-    'it serves the whole network; test/hub/tls.test.ts starts a hub with a certificate',
+    'it serves the whole network; test/hub/http/tls.test.ts starts a hub with a certificate',
   './config.sh --url https://github.com/OWNER/REPOSITORY --token TOKEN --labels app-1 # as runner':
     'it needs an account on GitHub',
 }

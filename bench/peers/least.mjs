@@ -42,7 +42,7 @@ async function textOf(answer) {
   return text
 }
 
-/** Causes garbage collections; src/core/chunk-weight.ts says why. */
+/** Causes garbage collections; src/core/bytes.ts says why. */
 function weigh({ length }) {
   for (let left = length; left > 0; left -= 65_536) weigh.last = Array(8192)
 }

@@ -17,8 +17,8 @@ import {
   hostFor,
   type IncompleteRollback,
   type RollbackRequest,
+  type RollbackSubject,
   refuseRollback,
-  type Subject,
 } from '../rollback/deployment.ts'
 import { rollBackVersion } from '../rollback/rollback.ts'
 import { readWorkspace } from '../runner/files.ts'
@@ -112,7 +112,7 @@ export function buildRollbackOutputs(
   }
 }
 
-function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult): string {
+function pathOf(subject: RollbackSubject, projectRoot: string, { report }: KnownResult): string {
   if (subject.contract === 'project') return projectRoot
   return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
@@ -123,7 +123,7 @@ function namesSlugForId(read: InputReader): boolean {
 }
 
 /** Reads the plugin or service that `kind` and `id` name, or the project that `project-id` names. */
-function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefined {
+function readSubject(read: InputReader, isSlugForId: boolean): RollbackSubject | undefined {
   const isNamed = read.isGiven('id') || read.isGiven('project-id')
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')
   const projectId = read.optional('project-id', projectIdSchema)
@@ -149,7 +149,7 @@ function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefin
 /** Reads the access to the hub that gets the report. Returns undefined if no input asks for a report. */
 function readAccess(
   read: InputReader,
-  { subject, slug }: { readonly subject: Subject | undefined; readonly slug: string | undefined },
+  { subject, slug }: { readonly subject: RollbackSubject | undefined; readonly slug: string | undefined },
 ): MarketplaceAccess | undefined {
   const hub = read.optional('hub-url', baseUrlSchema)
   const deployments = read.withDefault<string | undefined>('deployments-url', baseUrlSchema, hub)

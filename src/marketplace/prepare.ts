@@ -9,7 +9,7 @@ import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '
 import { isSameVersion, refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/versions.ts'
 import { extractZip } from '../install/archive/zip-extract.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
-import { type ExtractedFiles, type ExtractedTree, pathTest } from '../install/files/extracted-tree.ts'
+import { type ExtractedTree, pathTest } from '../install/files/extracted-tree.ts'
 import {
   directoryIn,
   installPath,
@@ -262,7 +262,7 @@ export interface ArtifactRules {
 /** An extracted tree, and the folder that contains it. */
 interface StagedTree {
   readonly staged: string
-  readonly tree: ExtractedTree<ExtractedFiles>
+  readonly tree: ExtractedTree
 }
 
 export interface UnpackedArtifact extends StagedTree {

@@ -56,7 +56,7 @@ function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
 }
 
 /** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
-function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
+function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: RollbackSubject): InstalledRow[] {
   const rows = readInstalled(layout)
   if (subject.contract === 'project')
     return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId)
@@ -113,13 +113,13 @@ export const ROLLBACK_TRANSITIONS: Transitions<RollbackState> = {
 }
 
 /** The subject of a rollback: one plugin or service, or all parts of a project. */
-export type Subject =
+export type RollbackSubject =
   | { readonly contract: 'marketplace'; readonly kind: Kind; readonly id: string }
   | { readonly contract: 'project'; readonly projectId: string }
 
 /** The operator's request: parsed, and independent of where it was read. */
 export interface RollbackRequest extends HostRequest {
-  subject: Subject
+  subject: RollbackSubject
   /** The marketplace's name of the plugin or service. Needed only if the rollback is reported. */
   slug: string | undefined
   /** Undefined for the newest unmodified version that was first installed before the current one. */

@@ -2,10 +2,10 @@ import { ConfigError, type DeployError, DeploymentError } from '../core/errors.t
 import { cleanForeignText, listNames } from '../core/text.ts'
 import { type Place, placeName, placeOf } from '../install/host/layout.ts'
 import type { InstalledRow, SnapshotRow } from '../install/host/rows.ts'
-import type { Subject } from './deployment.ts'
+import type { RollbackSubject } from './deployment.ts'
 
 /** DeploymentError `no_snapshot` for a subject that is not installed. */
-export function notInstalled(subject: Subject): DeploymentError {
+export function notInstalled(subject: RollbackSubject): DeploymentError {
   const [name, inputs] =
     subject.contract === 'project'
       ? [`The project ${subject.projectId}`, 'project-id']

@@ -87,7 +87,7 @@ describe('the longest block of the event loop', () => {
     const file = join(temporaryDirectory(t), 'loop-delay')
     const block =
       'setTimeout(() => { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150); setTimeout(() => {}, 20) }, 20)'
-    const preload = join(REPOSITORY, 'bench/loop-delay.ts')
+    const preload = join(REPOSITORY, 'bench/reports/loop-delay.ts')
     spawnSync(process.execPath, ['--import', preload, '-e', block], { env: { LOOP_DELAY_FILE: file } })
     assert.ok(Number(readFileSync(file, 'utf8')) >= 100)
   })
