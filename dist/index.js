@@ -27514,188 +27514,7 @@ function expectVersion(healthcheck, version) {
     return { ...healthcheck, check: { ...check, probe } };
 }
 
-;// CONCATENATED MODULE: ./build/core/columns.js
-const FINAL_ROUNDS = 3;
-/** The sizes of a UTF-16 unit, and of the number before the text. */
-const UNIT_BYTES = 2;
-const NUMBER_BYTES = 4;
-/**
- * Returns the HalfSipHash-1-3 of a 32-bit number and a UTF-16 text, as an unsigned 32-bit number. Without the key,
- * nobody can choose texts that collide.
- */
-function halfSipHash([low, high], number, text) {
-    let v0 = low;
-    let v1 = high;
-    let v2 = low ^ 0x6c796765;
-    let v3 = high ^ 0x74656462;
-    const words = 2 + (text.length >>> 1);
-    for (let round = 0; round < words + FINAL_ROUNDS; round++) {
-        const word = round < words ? wordAt(round, number, text) : 0;
-        if (round === words)
-            v2 ^= 0xff;
-        v3 ^= word;
-        // SipRound of HalfSipHash. Inline, because a function would have four results.
-        v0 = (v0 + v1) | 0;
-        v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
-        v0 = (v0 << 16) | (v0 >>> 16);
-        v2 = (v2 + v3) | 0;
-        v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
-        v0 = (v0 + v3) | 0;
-        v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
-        v2 = (v2 + v1) | 0;
-        v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
-        v2 = (v2 << 16) | (v2 >>> 16);
-        v0 ^= word;
-    }
-    return (v1 ^ v3) >>> 0;
-}
-/**
- * Returns the word at a position. The first word is the number. Each of the next words has two units of the text. The
- * last word has the length in bytes and, if the number of units is odd, the last unit.
- */
-function wordAt(at, number, text) {
-    if (at === 0)
-        return number;
-    const unit = (at - 1) * 2;
-    if (unit + 1 < text.length)
-        return text.charCodeAt(unit) | (text.charCodeAt(unit + 1) << 16);
-    const rest = unit < text.length ? text.charCodeAt(unit) : 0;
-    return ((NUMBER_BYTES + text.length * UNIT_BYTES) << 24) | rest;
-}
-const INITIAL_SLOTS = 1024;
-/** A slot has two words: a hash, and a number plus one. In an empty slot, both words are zero. */
-const SLOT_WORDS = 2;
-/** The share of slots that may be taken, so that a search soon reaches an empty slot. */
-const MAX_FILLING = 1 / 2;
-/** A hash table of numbers, with open addressing, outside the JavaScript heap. */
-class HashIndex {
-    #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS);
-    #count = 0;
-    /** Adds a number below 2^32 - 1 under a 32-bit hash. Several numbers may have the same hash. */
-    add(hash, number) {
-        if (this.#count >= this.#slots * MAX_FILLING)
-            this.#grow();
-        this.#put(hash, number);
-        this.#count += 1;
-    }
-    /** Returns a number that was added under this hash and for which `isRight` is true, or undefined. */
-    find(hash, isRight) {
-        for (let slot = this.#slotOf(hash);; slot = this.#slotOf(slot + 1)) {
-            const number = this.#numberIn(slot);
-            if (number === -1)
-                return undefined;
-            if (this.#words[slot * SLOT_WORDS] === hash && isRight(number))
-                return number;
-        }
-    }
-    get #slots() {
-        return this.#words.length / SLOT_WORDS;
-    }
-    #slotOf(hash) {
-        return hash % this.#slots;
-    }
-    /** Returns -1 for an empty slot. */
-    #numberIn(slot) {
-        return this.#words[slot * SLOT_WORDS + 1] - 1;
-    }
-    #put(hash, number) {
-        let slot = this.#slotOf(hash);
-        while (this.#numberIn(slot) !== -1)
-            slot = this.#slotOf(slot + 1);
-        this.#words[slot * SLOT_WORDS] = hash;
-        this.#words[slot * SLOT_WORDS + 1] = number + 1;
-    }
-    #grow() {
-        const before = this.#words;
-        this.#words = new Uint32Array(before.length * 2);
-        for (let at = 0; at < before.length; at += SLOT_WORDS) {
-            const number = before[at + 1] - 1;
-            if (number !== -1)
-                this.#put(before[at], number);
-        }
-    }
-}
-/** The initial room for numbers. */
-const INITIAL_LENGTH = 1024;
-/**
- * Many numbers by index, outside the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
- */
-class NumberColumn {
-    #Kind;
-    #numbers;
-    #length = 0;
-    constructor(kind) {
-        this.#Kind = kind === 'int32' ? Int32Array : Float64Array;
-        this.#numbers = new this.#Kind(INITIAL_LENGTH);
-    }
-    get length() {
-        return this.#length;
-    }
-    add(number) {
-        if (this.#length === this.#numbers.length)
-            this.#grow();
-        this.#numbers[this.#length] = number;
-        this.#length += 1;
-    }
-    /** Replaces the number at an index below `length`. */
-    set(index, number) {
-        this.#numbers[index] = number;
-    }
-    /** Returns the number at an index below `length`. */
-    at(index) {
-        return this.#numbers[index];
-    }
-    #grow() {
-        const { buffer } = this.#numbers;
-        this.#numbers = new this.#Kind(buffer.transfer(buffer.byteLength * 2));
-    }
-}
-/** The number of texts in one block. */
-const BLOCK_TEXTS = 1024;
-/** The initial room for each text, enough for most names. */
-const BYTES_PER_TEXT = 32;
-/** The maximum number of UTF-8 bytes that one UTF-16 unit can need. */
-const BYTES_PER_UNIT = 3;
-/**
- * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string twice
- * before leaving it alone. It would then double the room for new objects. A lone surrogate becomes U+FFFD, as in every
- * path that is passed to the system.
- */
-class PackedTexts {
-    #blocks = [];
-    #length = 0;
-    get length() {
-        return this.#length;
-    }
-    add(text) {
-        const at = this.#length % BLOCK_TEXTS;
-        if (at === 0)
-            this.#blocks.push(newBlock());
-        const block = this.#blocks.at(-1);
-        const start = block.ends[at - 1] ?? 0;
-        reserve(block, start + text.length * BYTES_PER_UNIT);
-        block.ends[at] = start + block.bytes.write(text, start);
-        this.#length += 1;
-    }
-    /** Returns the text with this number, which must be below `length`. */
-    at(index) {
-        const { bytes, ends } = this.#blocks[Math.floor(index / BLOCK_TEXTS)];
-        const at = index % BLOCK_TEXTS;
-        return bytes.toString('utf8', ends[at - 1] ?? 0, ends[at]);
-    }
-}
-function newBlock() {
-    return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) };
-}
-/** Makes sure that a block has room for this many bytes. If the block must grow, frees the old memory at once. */
-function reserve(block, bytes) {
-    const { buffer, length } = block.bytes;
-    if (bytes > length)
-        block.bytes = Buffer.from(buffer.transfer(Math.max(bytes, length * 1.5)));
-}
-
 ;// CONCATENATED MODULE: ./build/install/trees/compare.js
-
 
 
 
@@ -27820,13 +27639,11 @@ function* pairUp(record, tree) {
  * has changed.
  */
 class TreeStamps {
-    /** Paths, each followed by its stamp. */
-    #seen = new PackedTexts();
+    #seen = [];
     #inRoot = 0;
     /** For a directory, `stamp` must be from before the directory was listed. */
     see(path, stamp) {
-        this.#seen.add(path);
-        this.#seen.add(stamp);
+        this.#seen.push({ path, stamp });
         if (!path.includes('/'))
             this.#inRoot += 1;
     }
@@ -27843,8 +27660,7 @@ class TreeStamps {
             const isKept = isBelow(keepPaths);
             if ((0,external_node_fs_namespaceObject.readdirSync)(root).filter(name => !isKept(name)).length !== this.#inRoot)
                 return false;
-            for (let at = 0; at < this.#seen.length; at += 2) {
-                const [path, stamp] = [this.#seen.at(at), this.#seen.at(at + 1)];
+            for (const { path, stamp } of this.#seen) {
                 if (slice.isOver())
                     await slice.giveBack();
                 if (stampOf((0,external_node_fs_namespaceObject.lstatSync)(`${root}/${path}`, { bigint: true })) !== stamp)
@@ -28076,7 +27892,7 @@ function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
 function* linkItems({ files, symlinks }, stampOf) {
     if (symlinks.length === 0)
         return;
-    const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]));
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
     for (const symlink of inTreeOrder(symlinks)) {
         const { path, target, file } = symlink;
         yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
@@ -30096,7 +29912,6 @@ function sizesInWords({ before, after }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/extracted-tree.js
-
 /**
  * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
  * function is first called, because most plans name no file.
@@ -30110,49 +29925,7 @@ function pathTest(files) {
 }
 /** Returns the paths of all files. */
 function pathsOf(files) {
-    const paths = new Set();
-    for (const { path } of files)
-        paths.add(path);
-    return paths;
-}
-/**
- * A fixed number of extracted files, in the order of their places. Each place is set once, in any order. A file is an
- * object only while it is used.
- */
-class FileList {
-    length;
-    #texts = new PackedTexts();
-    #rows;
-    #sizes;
-    #modes;
-    constructor(length) {
-        this.length = length;
-        this.#rows = new Uint32Array(length);
-        this.#sizes = new Float64Array(length);
-        this.#modes = new Uint16Array(length);
-    }
-    set(place, { path, size, mode, sha256, stamp = '' }) {
-        this.#rows[place] = this.#texts.length;
-        this.#sizes[place] = size;
-        this.#modes[place] = mode;
-        for (const text of [path, sha256, stamp])
-            this.#texts.add(text);
-    }
-    *[Symbol.iterator]() {
-        for (let place = 0; place < this.length; place++)
-            yield this.#at(place);
-    }
-    #at(place) {
-        const row = this.#rows[place];
-        const stamp = this.#texts.at(row + 2);
-        return {
-            path: this.#texts.at(row),
-            size: this.#sizes[place],
-            mode: this.#modes[place],
-            sha256: this.#texts.at(row + 1),
-            ...(stamp !== '' && { stamp }),
-        };
-    }
+    return new Set(files.map(({ path }) => path));
 }
 /**
  * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
@@ -30288,7 +30061,7 @@ async function signForHost(plugin, secret) {
     const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
     const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
     return {
-        files: inTreeOrder([...[...tree.files].filter(isOther), signature]),
+        files: inTreeOrder([...tree.files.filter(isOther), signature]),
         symlinks: tree.symlinks.filter(isOther),
     };
 }
@@ -34417,51 +34190,34 @@ function decodeBase64(text, length) {
 ;// CONCATENATED MODULE: external "node:zlib"
 const external_node_zlib_namespaceObject = require("node:zlib");
 ;// CONCATENATED MODULE: ./build/core/archive/planned-tree.js
-var planned_tree_a;
 
 
 
-
-
-/** The archive's top, which has no name and is its own parent. */
-const TOP = 0;
-const TYPES = ['directory', 'file', 'symlink'];
-/** Stands for no child, and for the entry of a directory that is so far only implied by the paths below it. */
-const NONE = -1;
-const planned_tree_WORD = 2 ** 32;
+const NO_CHILDREN = new Map();
 /**
  * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
  * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
- * as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large archive,
- * and then double the room for new ones.
+ * as one name.
  */
 class PlannedTree {
-    /** All directories except the top, parents before their children. */
-    directories = [];
+    top;
     #platform;
-    #names = new PackedTexts();
-    #parents = new NumberColumn('int32');
-    #types = new NumberColumn('int32');
-    #entries = new NumberColumn('int32');
-    /** The last child of each directory. The next sibling of the last child is the first child. */
-    #lastChildren = new NumberColumn('int32');
-    #nextSiblings = new NumberColumn('int32');
-    /** Finds a node by its parent and comparison key. */
-    #index = new HashIndex();
-    /** Finds an entered directory by its path, so that the depth of the directory costs nothing. */
-    #known = new HashIndex();
-    #key = [(0,external_node_crypto_namespaceObject.randomInt)(planned_tree_WORD), (0,external_node_crypto_namespaceObject.randomInt)(planned_tree_WORD)];
-    /** The directory that was entered last: most entries are in the same directory as the previous entry. */
-    #entered = { directory: TOP, path: '' };
-    /** The directory paths that have been needed so far. All paths below a directory share the text of its path. */
-    #paths = new Map([[TOP, '']]);
+    #count = 0;
+    #directories = 0;
+    /** The entered directories by their paths with a slash, so that the depth of a directory costs nothing. */
+    #entered = new Map();
     constructor(platform) {
         this.#platform = platform;
-        this.#addRow(TOP, '', { type: 'directory', entry: NONE });
+        const top = { path: '', name: '', level: 0, type: 'directory', entry: undefined, children: new Map() };
+        this.top = Object.assign(top, { parent: top });
     }
     /** The number of files, directories and symlinks, listed and implied, without the top. */
     get count() {
-        return this.#parents.length - 1;
+        return this.#count;
+    }
+    /** True if there are only directories. */
+    get hasNoFiles() {
+        return this.#count === this.#directories;
     }
     /**
      * Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive` for an entry
@@ -34469,54 +34225,13 @@ class PlannedTree {
      */
     add(path, listed) {
         const nameAt = path.lastIndexOf('/') + 1;
-        const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), path);
-        const name = path.slice(nameAt);
-        const there = this.find(parent, name);
-        return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed);
+        const parent = this.#enter(path.slice(0, nameAt), path);
+        const there = this.find(parent, path.slice(nameAt));
+        return there === undefined ? this.#create(parent, path, listed) : this.#unite(there, path, listed);
     }
     /** Returns a directory's child with this name, or with a name that the platform may treat as equal. */
     find(directory, name) {
-        const key = this.#keyOf(name);
-        const isIt = (node) => this.parentOf(node) === directory && this.#keyOf(this.nameOf(node)) === key;
-        return this.#index.find(halfSipHash(this.#key, directory, key), isIt);
-    }
-    /** Returns the children of a directory in the order in which they were added. */
-    childrenOf(directory) {
-        const children = [];
-        const last = this.#lastChildren.at(directory);
-        if (last === NONE)
-            return children;
-        for (let child = this.#nextSiblings.at(last); child !== last; child = this.#nextSiblings.at(child))
-            children.push(child);
-        return [...children, last];
-    }
-    nameOf(node) {
-        return this.#names.at(node);
-    }
-    parentOf(node) {
-        return this.#parents.at(node);
-    }
-    typeOf(node) {
-        return TYPES[this.#types.at(node)];
-    }
-    /** The number of the entry that lists a file or symlink. */
-    entryOf(node) {
-        return this.#entries.at(node);
-    }
-    /** Returns the path from the archive's top. */
-    pathOf(node) {
-        const known = this.#paths.get(node);
-        if (known !== undefined)
-            return known;
-        const parent = this.parentOf(node);
-        const path = parent === TOP ? this.nameOf(node) : `${this.pathOf(parent)}/${this.nameOf(node)}`;
-        if (this.typeOf(node) === 'directory')
-            this.#paths.set(node, path);
-        return path;
-    }
-    /** Returns the path from a directory that contains the node; empty for the directory itself. */
-    pathBelow(directory, node) {
-        return directory === TOP ? this.pathOf(node) : this.pathOf(node).slice(this.pathOf(directory).length + 1);
+        return directory.children.get(this.#keyOf(name));
     }
     /**
      * Yields everything below a directory: each directory before its contents, and the contents by name. This is the
@@ -34524,74 +34239,52 @@ class PlannedTree {
      */
     *inOrder(directory) {
         // Not recursive: a generator inside a generator costs a step for each level and node.
-        const rest = [this.#lastFirst(directory)];
+        const rest = [lastFirst(directory)];
         for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
             const node = siblings.pop();
             if (node === undefined)
                 rest.pop();
             else {
                 yield node;
-                if (this.typeOf(node) === 'directory')
-                    rest.push(this.#lastFirst(node));
+                if (node.children.size > 0)
+                    rest.push(lastFirst(node));
             }
         }
     }
-    #lastFirst(directory) {
-        const named = this.childrenOf(directory).map(node => ({ node, name: this.nameOf(node) }));
-        return named.sort((a, b) => comparePaths(b.name, a.name)).map(({ node }) => node);
-    }
     /**
-     * Returns the directory at `path`; creates it and its parents if necessary. `below` is the path of the entry that
-     * needs the directory.
+     * Returns the directory at `path`, which ends with a slash unless it is empty; creates the directory and its parents
+     * if necessary. `below` is the path of the entry that needs the directory.
      */
     #enter(path, below) {
-        if (this.#entered.path === path)
-            return this.#entered.directory;
-        const hash = halfSipHash(this.#key, TOP, path);
-        const known = this.#known.find(hash, node => this.pathOf(node) === path);
-        const directory = known ?? this.#enterFirst(path, below);
-        if (known === undefined)
-            this.#known.add(hash, directory);
-        this.#entered = { directory, path };
+        if (path === '')
+            return this.top;
+        const known = this.#entered.get(path);
+        if (known !== undefined)
+            return known;
+        const parent = this.#enter(path.slice(0, path.lastIndexOf('/', path.length - 2) + 1), below);
+        const directory = this.#enterChild(parent, path.slice(0, -1), below);
+        this.#entered.set(path, directory);
         return directory;
     }
-    #enterFirst(path, below) {
-        const nameAt = path.lastIndexOf('/') + 1;
-        const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), below);
-        return this.#enterChild(parent, path.slice(nameAt), below);
-    }
-    #enterChild(parent, name, below) {
+    #enterChild(parent, path, below) {
+        const name = nameIn(path);
         const there = this.find(parent, name);
         if (there === undefined)
-            return this.#create(parent, name, { type: 'directory', entry: NONE });
-        const type = this.typeOf(there);
-        if (type !== 'directory')
-            throw unsafeEntry(below, `is below "${this.pathOf(there)}", which is a ${type}`);
-        if (this.nameOf(there) === name)
+            return this.#create(parent, path, { type: 'directory', entry: undefined });
+        if (there.type !== 'directory')
+            throw unsafeEntry(below, `is below "${there.path}", which is a ${there.type}`);
+        if (there.name === name)
             return there;
-        throw unsafeEntry(below, `is in "${name}", which is the same name as "${this.pathOf(there)}" on this platform`);
+        throw unsafeEntry(below, `is in "${name}", which is the same name as "${there.path}" on this platform`);
     }
-    #create(parent, name, listed) {
-        const node = this.#addRow(parent, name, listed);
-        this.#index.add(halfSipHash(this.#key, parent, this.#keyOf(name)), node);
-        const last = this.#lastChildren.at(parent);
-        if (last !== NONE) {
-            this.#nextSiblings.set(node, this.#nextSiblings.at(last));
-            this.#nextSiblings.set(last, node);
-        }
-        this.#lastChildren.set(parent, node);
-        if (listed.type === 'directory')
-            this.directories.push(node);
-        return node;
-    }
-    #addRow(parent, name, { type, entry }) {
-        const node = this.#parents.length;
-        this.#names.add(name);
-        this.#parents.add(parent);
-        this.#types.add(TYPES.indexOf(type));
-        this.#entries.add(entry);
-        this.#lastChildren.add(NONE);
-        this.#nextSiblings.add(node);
+    #create(parent, path, { type, entry }) {
+        const name = nameIn(path);
+        const children = type === 'directory' ? new Map() : NO_CHILDREN;
+        const node = { path, name, parent, level: parent.level + 1, type, entry, children };
+        parent.children.set(this.#keyOf(name), node);
+        this.#count += 1;
+        if (type === 'directory')
+            this.#directories += 1;
         return node;
     }
     /**
@@ -34599,71 +34292,25 @@ class PlannedTree {
      * name is taken.
      */
     #unite(there, path, { type, entry }) {
-        const own = this.pathOf(there);
-        if (own !== path)
-            throw unsafeEntry(path, `has the same name as "${own}" on this platform`);
-        const ownType = this.typeOf(there);
-        if (ownType !== type)
-            throw unsafeEntry(path, `is both a ${ownType} and a ${type}`);
-        if (this.#entries.at(there) !== NONE)
+        if (there.path !== path)
+            throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`);
+        if (there.type !== type)
+            throw unsafeEntry(path, `is both a ${there.type} and a ${type}`);
+        if (there.entry !== undefined)
             throw unsafeEntry(path, 'is listed twice');
-        this.#entries.set(there, entry);
+        there.entry = entry;
         return there;
     }
     #keyOf(name) {
         return comparisonKey(name, this.#platform);
     }
 }
-/**
- * The files of a plan, or some of them. A file is an object only while it is used, because an archive may have many
- * files.
- */
-class PlannedFiles {
-    #source;
-    #places;
-    constructor(source, places = Uint32Array.from({ length: source.length }, (_, place) => place)) {
-        this.#source = source;
-        this.#places = places;
-    }
-    get length() {
-        return this.#places.length;
-    }
-    /** Returns the files that pass the test. */
-    filter(test) {
-        return this.#of(this.#places.filter(place => test(this.#source.at(place))));
-    }
-    /** Returns the files whose entries pass the test. */
-    filterByEntry(test) {
-        return this.#of(this.#places.filter(place => test(this.#source.entryAt(place))));
-    }
-    /** Returns the same files, ordered by the numbers that `numberOf` returns for their entries, smallest first. */
-    sortedBy(numberOf) {
-        const numberAt = (place) => numberOf(this.#source.entryAt(place));
-        return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)));
-    }
-    /** Returns the files from position `start` up to, but not including, position `end`. */
-    slice(start, end) {
-        return this.#of(this.#places.subarray(start, end));
-    }
-    /** Yields the number of each file's entry. */
-    *entries() {
-        for (const place of this.#places)
-            yield this.#source.entryAt(place);
-    }
-    /** Yields the size of each file in bytes. */
-    *sizes() {
-        for (const place of this.#places)
-            yield this.#source.sizeAt(place);
-    }
-    *[Symbol.iterator]() {
-        for (const place of this.#places)
-            yield this.#source.at(place);
-    }
-    #of(places) {
-        return new planned_tree_a(this.#source, places);
-    }
+function nameIn(path) {
+    return path.slice(path.lastIndexOf('/') + 1);
 }
-planned_tree_a = PlannedFiles;
+function lastFirst({ children }) {
+    return [...children.values()].sort((a, b) => comparePaths(b.name, a.name));
+}
 const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$) *(?:\.|$)/i;
 const WINDOWS_FORBIDDEN = /[<>:"|?*]/;
 const WINDOWS_DROPPED_END = /[. ]$/;
@@ -34738,7 +34385,6 @@ const external_node_buffer_namespaceObject = require("node:buffer");
 
 
 
-
 /** Some tools deflate the empty data of a directory to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
@@ -34750,8 +34396,8 @@ const EMPTY_DEFLATE_BYTES = 2;
 class ArchiveListing {
     #rules;
     #tree;
-    #sizes = new NumberColumn('float64');
-    #modes = new NumberColumn('int32');
+    #sizes = [];
+    #modes = [];
     #symlinks = [];
     /** The targets of symlinks, by the numbers of their entries. */
     #targets = new Map();
@@ -34777,8 +34423,8 @@ class ArchiveListing {
         const type = requireExtractable(entry.name, entry.type);
         const path = parsePath(entry, this.#rules.platform);
         const node = this.#tree.add(path, { type, entry: number });
-        this.#sizes.add(entry.size);
-        this.#modes.add(fileMode(entry));
+        this.#sizes.push(entry.size);
+        this.#modes.push(fileMode(entry));
         if (type === 'symlink')
             this.#symlinks.push(node);
         if (entry.target !== null)
@@ -34802,46 +34448,38 @@ class ArchiveListing {
         const tree = this.#tree;
         verifyNotEmpty(tree);
         const top = this.#rules.shape === 'flattened' ? singleDirectory(tree) : null;
-        const root = top ?? TOP;
+        const root = top ?? tree.top;
         verifyEntryCount(tree.count - (top === null ? 0 : 1), this.#rules);
-        for (const node of tree.childrenOf(root))
-            parseEntryName(tree.pathBelow(root, node), this.#rules.platform);
-        const directories = tree.directories.filter(node => node !== top).map(node => tree.pathBelow(root, node));
-        yield;
-        const files = yield* this.#planFiles(root);
-        const symlinks = yield* this.#planSymlinks(root);
+        for (const { name } of root.children.values())
+            parseEntryName(name, this.#rules.platform);
+        const pathOf = ({ path }) => (top === null ? path : path.slice(top.path.length + 1));
+        const [directories, files] = [[], []];
         let bytes = 0;
-        for (const size of files.sizes())
-            bytes += size;
-        return { files, symlinks, bytes, directories, flattened: top === null ? null : tree.nameOf(top) };
-    }
-    /** In tree order. */
-    *#planFiles(root) {
-        const tree = this.#tree;
-        const nodes = new NumberColumn('int32');
         for (const node of tree.inOrder(root)) {
-            if (tree.typeOf(node) === 'file')
-                nodes.add(node);
+            if (node.type === 'directory')
+                directories.push(pathOf(node));
+            if (node.type === 'file') {
+                const file = this.#planFile(node, pathOf(node));
+                files.push(file);
+                bytes += file.size;
+            }
             yield;
         }
-        const entryAt = (place) => tree.entryOf(nodes.at(place));
-        const sizeAt = (place) => this.#sizes.at(entryAt(place));
-        const at = (place) => {
-            const entry = entryAt(place);
-            const mode = this.#modes.at(entry);
-            return { path: tree.pathBelow(root, nodes.at(place)), mode, size: this.#sizes.at(entry), entry, place };
-        };
-        return new PlannedFiles({ length: nodes.length, at, entryAt, sizeAt });
+        const symlinks = yield* this.#planSymlinks(root, pathOf);
+        return { files, symlinks, bytes, directories, flattened: top?.name ?? null };
     }
-    *#planSymlinks(root) {
-        const tree = this.#tree;
-        const targetOf = (symlink) => this.#targets.get(tree.entryOf(symlink)) ?? '';
-        const resolver = new SymlinkResolver({ tree, root, platform: this.#rules.platform, targetOf });
-        const pathOf = (node) => tree.pathBelow(root, node);
+    #planFile(node, path) {
+        const entry = node.entry;
+        const mode = this.#modes[entry];
+        return { path, mode, size: this.#sizes[entry], entry };
+    }
+    *#planSymlinks(root, pathOf) {
+        const targetOf = (symlink) => this.#targets.get(symlink.entry) ?? '';
+        const resolver = new SymlinkResolver({ tree: this.#tree, root, platform: this.#rules.platform, targetOf });
         const symlinks = [];
         for (const node of this.#symlinks) {
             const { end, reach } = resolver.resolve(node);
-            const file = end !== null && tree.typeOf(end) === 'file' ? pathOf(end) : null;
+            const file = end?.type === 'file' ? pathOf(end) : null;
             symlinks.push({ path: pathOf(node), target: targetOf(node), file, reach: pathOf(reach) });
             yield;
         }
@@ -34875,14 +34513,14 @@ function targetBytes({ type, target, size }) {
         return 0;
     return target === null ? size : Buffer.byteLength(target);
 }
-function verifyNotEmpty({ count, directories }) {
-    if (count > directories.length)
+function verifyNotEmpty({ hasNoFiles }) {
+    if (!hasNoFiles)
         return;
     throw new ArchiveError('empty_artifact', 'The artifact contains no files, so it was refused: the publisher must publish a version with its files.');
 }
-function singleDirectory(tree) {
-    const [only, another] = tree.childrenOf(TOP);
-    return only !== undefined && another === undefined && tree.typeOf(only) === 'directory' ? only : null;
+function singleDirectory({ top }) {
+    const [only, another] = top.children.values();
+    return another === undefined && only?.type === 'directory' ? only : null;
 }
 /** Several times the average path length in real archives, even in those with the longest paths. */
 const NAME_BYTES_PER_ENTRY = 256;
@@ -35063,12 +34701,11 @@ class SymlinkResolver {
         return resolution;
     }
     #follow(symlink, depth) {
-        const { tree, targetOf } = this.#links;
-        const target = targetOf(symlink);
+        const target = this.#links.targetOf(symlink);
         const problem = targetTextProblem(target);
         if (problem !== undefined)
             throw this.#refused(symlink, problem);
-        const parent = tree.parentOf(symlink);
+        const { parent } = symlink;
         const way = { at: parent, reach: parent, hops: depth, isDangling: false };
         for (const step of target.split('/')) {
             const stepProblem = this.#stepProblem(way, step);
@@ -35083,17 +34720,16 @@ class SymlinkResolver {
     #stepProblem(way, step) {
         if (way.isDangling)
             return this.#danglingProblem(step);
-        if (this.#links.tree.typeOf(way.at) !== 'directory')
+        if (way.at.type !== 'directory')
             return 'that uses a file as a directory';
         if (step === '' || step === '.')
             return undefined;
         return step === '..' ? this.#upProblem(way) : this.#downProblem(way, step);
     }
     #upProblem(way) {
-        const { tree, root } = this.#links;
-        if (way.at === root)
+        if (way.at === this.#links.root)
             return 'that leads out of the extracted directory';
-        const parent = tree.parentOf(way.at);
+        const { parent } = way.at;
         if (way.reach === way.at)
             way.reach = parent;
         way.at = parent;
@@ -35106,9 +34742,9 @@ class SymlinkResolver {
             way.isDangling = true;
             return this.#danglingProblem(step);
         }
-        if (tree.nameOf(next) !== step)
-            return `that spells "${tree.pathOf(next)}" differently`;
-        if (tree.typeOf(next) === 'symlink')
+        if (next.name !== step)
+            return `that spells "${next.path}" differently`;
+        if (next.type === 'symlink')
             this.#passThrough(way, next);
         else
             way.at = next;
@@ -35119,7 +34755,7 @@ class SymlinkResolver {
             throw this.#refused(symlink, IN_LONG_CHAIN);
         const { end, reach, hops } = this.#resolve(symlink, way.hops + 1);
         way.hops += hops;
-        way.reach = this.#commonDirectory(way.reach, reach);
+        way.reach = commonDirectory(way.reach, reach);
         way.isDangling = end === null;
         way.at = end ?? way.at;
     }
@@ -35133,20 +34769,20 @@ class SymlinkResolver {
         const problem = platformNameProblem(step, this.#links.platform);
         return problem === undefined ? undefined : `whose target ${problem}`;
     }
-    /** A parent has a lower number than its children, so a directory never contains a directory with a lower number. */
-    #commonDirectory(a, b) {
-        let [one, other] = [a, b];
-        while (one !== other) {
-            if (one > other)
-                one = this.#links.tree.parentOf(one);
-            else
-                other = this.#links.tree.parentOf(other);
-        }
-        return one;
-    }
     #refused(symlink, problem) {
-        return unsafeEntry(this.#links.tree.pathOf(symlink), `is a symlink ${problem}`);
+        return unsafeEntry(symlink.path, `is a symlink ${problem}`);
     }
+}
+/** Returns the deepest directory that contains both directories, or is one of them. */
+function commonDirectory(a, b) {
+    let [one, other] = [a, b];
+    while (one !== other) {
+        if (one.level >= other.level)
+            one = one.parent;
+        else
+            other = other.parent;
+    }
+    return one;
 }
 function targetTextProblem(target) {
     if (target === '')
@@ -35435,11 +35071,8 @@ function finishFile(fd, mode) {
  * records. A directory or a symlink takes a block, too.
  */
 function spaceFor({ files, directories, symlinks }) {
-    const others = directories.length + symlinks.length;
-    const sizes = new Float64Array(files.length + others).fill(1);
-    let at = 0;
-    for (const size of files.sizes())
-        sizes[at++] = size;
+    const others = Array(directories.length + symlinks.length).fill(1);
+    const sizes = [...files.map(({ size }) => size), ...others];
     return { sizes, inodes: sizes.length + OWN_INODES };
 }
 function asHostError(path, action) {
@@ -35457,7 +35090,6 @@ function asHostError(path, action) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-listing.js
-
 
 
 
@@ -35491,7 +35123,7 @@ const METHODS = new Map([
 async function readZipDirectory({ window, rules, slice }, listing) {
     const location = locateDirectory(window);
     verifyEntryCount(location.count, rules);
-    const entries = new ZipEntries();
+    const entries = [];
     const symlinks = [];
     const end = location.offset + location.size;
     let at = location.offset;
@@ -35503,7 +35135,8 @@ async function readZipDirectory({ window, rules, slice }, listing) {
         listing.add(entry);
         if (entry.type === 'symlink')
             symlinks.push(entries.length);
-        entries.add(entry);
+        const { name, size, packedSize, method, crc, headerOffset } = entry;
+        entries.push({ name, size, packedSize, method, crc, headerOffset, dataOffset: Number.NaN });
         at += header.length;
         if (slice.isOver())
             await slice.giveBack();
@@ -35831,59 +35464,6 @@ class ZipExtraFields {
         return value;
     }
 }
-const METHOD_NAMES = ['stored', 'deflated'];
-/**
- * The entries of a ZIP, numbered from 0 in the order of its directory. Each becomes an object only while it is used.
- */
-class ZipEntries {
-    #names = new PackedTexts();
-    #sizes = new NumberColumn('float64');
-    #packedSizes = new NumberColumn('float64');
-    #methods = new NumberColumn('int32');
-    #crcs = new NumberColumn('int32');
-    #headerOffsets = new NumberColumn('float64');
-    #dataOffsets = new NumberColumn('float64');
-    get length() {
-        return this.#sizes.length;
-    }
-    add({ name, size, packedSize, method, crc, headerOffset }) {
-        this.#names.add(name);
-        this.#sizes.add(size);
-        this.#packedSizes.add(packedSize);
-        this.#methods.add(METHOD_NAMES.indexOf(method));
-        this.#crcs.add(crc);
-        this.#headerOffsets.add(headerOffset);
-        this.#dataOffsets.add(Number.NaN);
-    }
-    /** Records the position of an entry's packed bytes. */
-    locate(number, dataOffset) {
-        this.#dataOffsets.set(number, dataOffset);
-    }
-    packingAt(number) {
-        const method = METHOD_NAMES[this.#methods.at(number)];
-        return { method, size: this.#sizes.at(number), packedSize: this.#packedSizes.at(number) };
-    }
-    at(number) {
-        return {
-            name: this.#names.at(number),
-            size: this.#sizes.at(number),
-            packedSize: this.#packedSizes.at(number),
-            method: METHOD_NAMES[this.#methods.at(number)],
-            crc: this.#crcs.at(number),
-            headerOffset: this.#headerOffsets.at(number),
-        };
-    }
-    /** Returns an entry whose packed bytes have been located. */
-    locatedAt(number) {
-        return Object.assign(this.at(number), { dataOffset: this.dataOffsetAt(number) });
-    }
-    headerOffsetAt(number) {
-        return this.#headerOffsets.at(number);
-    }
-    dataOffsetAt(number) {
-        return this.#dataOffsets.at(number);
-    }
-}
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-local.js
 
@@ -35900,7 +35480,7 @@ const HAS_DATA_DESCRIPTOR = 0x0008;
  */
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
- * Locates the data of each entry of the directory. Verifies that the local header of each entry has the name, name
+ * Locates the data of each entry of the directory; returns the entries by their numbers. Verifies that the local header of each entry has the name, name
  * encoding, method, CRC and sizes that the directory gives. If a data descriptor follows, the header may leave the CRC
  * and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
  * from one local header to the next sees the same entries: deflated data shows its own end, and stored data of open
@@ -35909,11 +35489,10 @@ const READ_AHEAD_BYTES = 64 * 1024;
  * reason once the slice's signal is aborted.
  */
 async function locateEntries({ window, slice }, directory) {
-    const { entries } = directory;
     const endless = [];
     let taken = { end: 0, last: null, hasDescriptor: false };
-    await slice.forEach(inDataOrder(entries), number => {
-        const entry = entries.at(number);
+    const inDataOrder = directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset);
+    await slice.forEach(inDataOrder, entry => {
         if (entry.headerOffset < taken.end)
             throw invalidEntry(entry.name, 'overlaps another entry');
         verifyGap(window, taken, entry.headerOffset);
@@ -35923,18 +35502,14 @@ async function locateEntries({ window, slice }, directory) {
         taken = { end: dataOffset + entry.packedSize, last: entry, hasDescriptor: hasDescriptor(header) };
         if (taken.end > directory.offset)
             throw invalidEntry(entry.name, 'reaches into the directory');
-        entries.locate(number, dataOffset);
+        entry.dataOffset = dataOffset;
         if (isEndless(header, entry))
-            endless.push(number);
+            endless.push(entry);
     });
     verifyGap(window, taken, directory.offset);
-    for (const number of endless)
-        await slice.run(verifyFirstSignature(window, entries.locatedAt(number)));
-}
-/** Returns the numbers of all entries in the order of their local headers. */
-function inDataOrder(entries) {
-    const numbers = Uint32Array.from({ length: entries.length }, (_, number) => number);
-    return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b));
+    for (const entry of endless)
+        await slice.run(verifyFirstSignature(window, entry));
+    return directory.entries;
 }
 /**
  * Verifies that nothing lies between the last entry and position `next`, except the data descriptor if the last entry
@@ -36068,7 +35643,6 @@ function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
 
 
 
-
 /**
  * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing and the
  * free space before it writes the first byte. Verifies that each file has its declared size and CRC. Files become 0644
@@ -36086,22 +35660,26 @@ async function extractZip(artifact, { target, limits, signal }) {
     const planned = await planZip(extraction);
     return await writer.writeTree(planned.plan, async () => await writeFiles(extraction, planned));
 }
+/** Returns the files in the order of the plan. */
 async function writeFiles({ window, slice, writer }, { plan, entries }) {
-    const inDataOrder = plan.files.sortedBy(entry => entries.dataOffsetAt(entry));
-    const toRead = (how) => inDataOrder.filterByEntry(entry => howToRead(entries.packingAt(entry)) === how);
-    const files = new FileList(plan.files.length);
+    const entryOf = ({ entry }) => entries[entry];
+    const inDataOrder = plan.files.toSorted((a, b) => entryOf(a).dataOffset - entryOf(b).dataOffset);
+    const toRead = (how) => inDataOrder.filter(file => howToRead(entryOf(file)) === how);
+    /** By the numbers of their entries. */
+    const written = Array(entries.length);
     for await (const batch of readInBatches({ window, entries }, toRead('batched'))) {
-        await slice.forEach(batch, ({ file, bytes }) => files.set(file.place, writer.writeFile(file, bytes)));
+        await slice.forEach(batch, ({ file, bytes }) => {
+            written[file.entry] = writer.writeFile(file, bytes);
+        });
     }
     await slice.forEach(toRead('single'), file => {
-        const bytes = readSmallEntry(window, entries.locatedAt(file.entry));
-        files.set(file.place, writer.writeFile(file, bytes));
+        written[file.entry] = writer.writeFile(file, readSmallEntry(window, entryOf(file)));
     });
     for (const file of toRead('large')) {
-        const pieces = readLargeEntry(window, entries.locatedAt(file.entry));
-        files.set(file.place, await writer.writeFileFrom(file, slice.pace(pieces)));
+        const pieces = readLargeEntry(window, entryOf(file));
+        written[file.entry] = await writer.writeFileFrom(file, slice.pace(pieces));
     }
-    return files;
+    return plan.files.map(({ entry }) => written[entry]);
 }
 function howToRead(packing) {
     if (!isSmall(packing))
@@ -36118,11 +35696,11 @@ async function planZip(zip) {
     const { window, slice } = zip;
     const listing = new ArchiveListing(zip.rules);
     const directory = await readZipDirectory(zip, listing);
-    const { entries } = directory;
-    await locateEntries(zip, directory);
+    const entries = await locateEntries(zip, directory);
     // In the order of their data: in any other order, each target could cost a read of a whole window.
-    const symlinks = directory.symlinks.toSorted((a, b) => entries.dataOffsetAt(a) - entries.dataOffsetAt(b));
-    await slice.forEach(symlinks, number => listing.setTarget(number, zip_extract_readTarget(window, entries.locatedAt(number))));
+    const symlinks = directory.symlinks.map(number => ({ number, entry: entries[number] }));
+    symlinks.sort((a, b) => a.entry.dataOffset - b.entry.dataOffset);
+    await slice.forEach(symlinks, ({ number, entry }) => listing.setTarget(number, zip_extract_readTarget(window, entry)));
     return { plan: await slice.run(listing.plan()), entries };
 }
 function zip_extract_readTarget(window, entry) {
@@ -36238,7 +35816,7 @@ async function* readInBatches(zip, files) {
     const inflater = new BatchInflater(zip);
     const inflating = [];
     for (const batch of cutIntoBatches(zip, files)) {
-        const inflated = inflater.inflate(batch.entries());
+        const inflated = inflater.inflate(batch.map(({ entry }) => entry));
         // An error is thrown when its batch is used. Until then, nothing else would catch it.
         inflated.catch(() => { });
         inflating.push({ batch, inflated });
@@ -36261,12 +35839,12 @@ async function* readBatch(inflater, next) {
     else {
         const middle = batch.length >>> 1;
         for (const half of [batch.slice(0, middle), batch.slice(middle, batch.length)])
-            yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.entries()) });
+            yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.map(({ entry }) => entry)) });
     }
 }
 function* readAlone({ window, entries }, batch) {
     for (const file of batch)
-        yield { file, bytes: readSmallEntry(window, entries.locatedAt(file.entry)) };
+        yield { file, bytes: readSmallEntry(window, entries[file.entry]) };
 }
 function* cutOut(batch, inflated) {
     let at = 0;
@@ -36284,8 +35862,8 @@ function* cutIntoBatches({ entries }, files) {
     let next = 0;
     let packedBytes = 0;
     let bytes = 0;
-    for (const entry of files.entries()) {
-        const { size, packedSize } = entries.packingAt(entry);
+    for (const { entry } of files) {
+        const { size, packedSize } = entries[entry];
         packedBytes += packedSize;
         bytes += size;
         const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || next - start === MAX_BATCH_FILES;
@@ -36350,7 +35928,7 @@ class BatchInflater {
         return inflated.bytes;
     }
     #buildMembers(buffer, numbers) {
-        const entries = Array.from(numbers, number => this.zip.entries.locatedAt(number));
+        const entries = Array.from(numbers, number => this.zip.entries[number]);
         const length = entries.reduce((sum, { packedSize }) => sum + packedSize + MEMBER_EXTRA_BYTES, 0);
         const members = length > buffer.length ? Buffer.allocUnsafeSlow(length) : buffer.subarray(0, length);
         let at = 0;
@@ -40797,12 +40375,6 @@ const FLOWS = {
     project: PROJECT_TRANSITIONS,
     rollback: ROLLBACK_TRANSITIONS,
 };
-/** Returns the kind of a run that changed the host and succeeded without an error; undefined for any other run. */
-function runKindOf({ report, error }) {
-    if (report.outcome !== 'success' || !report.changed || error !== undefined)
-        return undefined;
-    return report.previous_version === null ? 'first install' : 'update';
-}
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
 
@@ -40821,7 +40393,7 @@ function runKindOf({ report, error }) {
 
 /**
  * The deploy action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
- * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
+ * At the end of a successful run that changed the host, calls `onInstalled`.
  */
 async function deploy(onInstalled = () => { }) {
     let step;
@@ -40835,9 +40407,8 @@ async function deploy(onInstalled = () => { }) {
         const run = request.checkOnly ? checkInstalled : deployArtifact;
         const ended = refused ?? (await run(request, tools));
         step.finishDeployment(ended);
-        const kind = runKindOf(ended);
-        if (kind !== undefined)
-            onInstalled(kind);
+        if (ended.report.outcome === 'success' && ended.report.changed && ended.error === undefined)
+            onInstalled();
     }
     catch (error) {
         failStep(step, error);
@@ -42157,7 +41728,7 @@ function readPartPluginYaml(part, staged) {
 
 /** The size of a header; all data is padded to a multiple of this size. */
 const TAR_BLOCK_BYTES = 512;
-const tar_TYPES = new Map([
+const TYPES = new Map([
     ['\0', 'file'],
     ['0', 'file'],
     ['1', 'hard link'],
@@ -42209,7 +41780,7 @@ function parseTarHeader(block) {
     return {
         name: prefixedName(prefix, tar_readText(block, FIELDS.name)),
         linkName: tar_readText(block, FIELDS.linkName),
-        type: tar_TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
+        type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
         size: readOctal(block, FIELDS.size),
         executable: (readOctal(block, FIELDS.mode) & tar_OWNER_EXECUTE) !== 0,
     };
@@ -42625,7 +42196,7 @@ function reduced(plan, { only }) {
     if (only === undefined)
         return plan;
     const files = plan.files.filter(({ path }) => only.has(path));
-    const paths = Array.from(files, ({ path }) => path);
+    const paths = files.map(({ path }) => path);
     const directories = plan.directories.filter(folder => paths.some(path => path.startsWith(`${folder}/`)));
     return { ...plan, files, directories, symlinks: [] };
 }
@@ -42638,7 +42209,7 @@ async function writeTar(extraction) {
     const { directories, symlinks, flattened } = reduced(plan, extraction);
     await slice.forEach(directories, path => passing.makeDirectory(path));
     await slice.forEach(symlinks, symlink => tree.makeSymlink(symlink));
-    const files = Array.from(plan.files).flatMap(({ path }) => passing.written.get(path) ?? []);
+    const files = plan.files.flatMap(({ path }) => passing.written.get(path) ?? []);
     return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened };
 }
 /** Writes files in any order. Creates each directory once, before the first file in it. */
@@ -43376,7 +42947,7 @@ async function readTree(reading, tree) {
     makeOpenDirectorySync(target);
     const writer = new TreeWriter(target, slice);
     return await writer.writeTree(plan, async (files) => {
-        const blobs = Array.from(files, file => ({ ...entries[file.entry], file }));
+        const blobs = files.map(file => ({ ...entries[file.entry], file }));
         return await git_tree_writeFiles(reading, { writer, slice }, blobs);
     });
 }
@@ -43983,9 +43554,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
         const kind = source.subdirectory === undefined ? source.kind : 'service';
         const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools };
         const verified = verifyServed(checking, found.served);
-        const unpacked = await unpackArtifact(checking, verified, folder);
-        const { staged } = unpacked;
-        const tree = { ...unpacked.tree, files: [...unpacked.tree.files] };
+        const { staged, tree } = await unpackArtifact(checking, verified, folder);
         const part = subdirectoryPart({ staged, tree }, source);
         const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined;
         const decided = decideVersion(found, pluginYaml);
@@ -44098,7 +43667,7 @@ function describeSource(source) {
 
 /**
  * The project action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
- * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
+ * At the end of a successful run that changed the host, calls `onInstalled`.
  */
 async function project(onInstalled = () => { }) {
     let step;
@@ -44111,9 +43680,8 @@ async function project(onInstalled = () => { }) {
         const request = inputs.request;
         const ended = refused ?? (await deployProject(request, withSources(tools, inputs)));
         step.finishDeployment(ended);
-        const kind = runKindOf(ended);
-        if (kind !== undefined)
-            onInstalled(kind);
+        if (ended.report.outcome === 'success' && ended.report.changed && ended.error === undefined)
+            onInstalled();
     }
     catch (error) {
         failStep(step, error);

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { CompiledCode, loadBundle } from '../src/start/start.ts'
+import { loadBundle } from '../src/start/start.ts'
 import { bundleText, entryUsages } from './actions.ts'
 import { runProgram } from './program.ts'
 
@@ -77,7 +77,7 @@ function bundle(program: string, ...more: readonly string[]): void {
 
 /** Writes a file for each function that the bundle exports: `deploy-post.js` runs `deployPost`. */
 function writeStubs(): void {
-  const { exports } = loadBundle(join(DIST, 'index.js'), new CompiledCode(undefined))
+  const { exports } = loadBundle(join(DIST, 'index.js'))
   const actions = Object.keys(exports).filter(name => typeof exports[name] === 'function')
   if (actions.length === 0) throw new Error('The bundle exports no action: export at least one from src/main.ts.')
   const usages = entryUsages(ROOT)

@@ -26,16 +26,16 @@ import {
   Step,
   type StepInputs,
 } from '../runner/step.ts'
-import { FLOWS, type RunKind, runKindOf } from './flows.ts'
+import { FLOWS } from './flows.ts'
 
 type IncompleteRequest = Incomplete<DeployRequest>
 export type DeployInputs = StepInputs<IncompleteRequest>
 
 /**
  * The deploy action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
- * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
+ * At the end of a successful run that changed the host, calls `onInstalled`.
  */
-export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
+export async function deploy(onInstalled: () => void = () => {}): Promise<void> {
   let step: Step | undefined
   try {
     const inputs = readDeployInputs(readWorkspace())
@@ -49,8 +49,7 @@ export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): P
     const run = request.checkOnly ? checkInstalled : deployArtifact
     const ended = refused ?? (await run(request, tools))
     step.finishDeployment(ended)
-    const kind = runKindOf(ended)
-    if (kind !== undefined) onInstalled(kind)
+    if (ended.report.outcome === 'success' && ended.report.changed && ended.error === undefined) onInstalled()
   } catch (error) {
     failStep(step, error)
   } finally {

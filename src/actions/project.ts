@@ -21,7 +21,7 @@ import {
 } from '../runner/step.ts'
 import type { SourceInputs } from '../sources/request.ts'
 import { SourceSupplier } from '../sources/supplier.ts'
-import { FLOWS, type RunKind, runKindOf } from './flows.ts'
+import { FLOWS } from './flows.ts'
 
 export interface ProjectInputs extends StepInputs<Incomplete<ProjectRequest>> {
   readonly sources: SourceInputs
@@ -29,9 +29,9 @@ export interface ProjectInputs extends StepInputs<Incomplete<ProjectRequest>> {
 
 /**
  * The project action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
- * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
+ * At the end of a successful run that changed the host, calls `onInstalled`.
  */
-export async function project(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
+export async function project(onInstalled: () => void = () => {}): Promise<void> {
   let step: Step | undefined
   try {
     const inputs = readProjectInputs(readWorkspace())
@@ -44,8 +44,7 @@ export async function project(onInstalled: (kind: RunKind) => void = () => {}): 
     const request = inputs.request as ProjectRequest
     const ended = refused ?? (await deployProject(request, withSources(tools, inputs)))
     step.finishDeployment(ended)
-    const kind = runKindOf(ended)
-    if (kind !== undefined) onInstalled(kind)
+    if (ended.report.outcome === 'success' && ended.report.changed && ended.error === undefined) onInstalled()
   } catch (error) {
     failStep(step, error)
   } finally {

@@ -9,7 +9,7 @@ import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '
 import { isSameVersion, refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/versions.ts'
 import { extractZip } from '../install/archive/zip-extract.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
-import { type ExtractedFiles, type ExtractedTree, pathTest } from '../install/files/extracted-tree.ts'
+import { type ExtractedTree, pathTest } from '../install/files/extracted-tree.ts'
 import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
 import { directoryIn, installPath, type Place, placeOf, placePath, usualDirectory } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
@@ -257,7 +257,7 @@ export interface ArtifactRules {
 /** An extracted tree, and the folder that contains it. */
 interface StagedTree {
   readonly staged: string
-  readonly tree: ExtractedTree<ExtractedFiles>
+  readonly tree: ExtractedTree
 }
 
 export interface UnpackedArtifact extends StagedTree {

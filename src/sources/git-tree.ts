@@ -1,11 +1,12 @@
 import { writeSync } from 'node:fs'
-import { type ArchiveEntry, invalidEntry, type PlannedFile, unsafeEntry } from '../core/archive/planned-tree.ts'
+import { type ArchiveEntry, invalidEntry, unsafeEntry } from '../core/archive/planned-tree.ts'
 import {
   ArchiveListing,
   decodeEntryName,
   decodeTarget,
   type ExtractionLimits,
   type ExtractionRules,
+  type PlannedFile,
   verifyEntryCount,
 } from '../core/archive/policy.ts'
 import { ArtifactError } from '../core/errors.ts'
@@ -50,7 +51,7 @@ export async function readTree(reading: TreeReading, tree: string): Promise<Extr
   makeOpenDirectorySync(target)
   const writer = new TreeWriter(target, slice)
   return await writer.writeTree(plan, async files => {
-    const blobs = Array.from(files, file => ({ ...(entries[file.entry] as GitEntry), file }))
+    const blobs = files.map(file => ({ ...(entries[file.entry] as GitEntry), file }))
     return await writeFiles(reading, { writer, slice }, blobs)
   })
 }

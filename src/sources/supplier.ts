@@ -74,9 +74,7 @@ async function fetchFromMarketplace(
     const kind = source.subdirectory === undefined ? source.kind : 'service'
     const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools }
     const verified = verifyServed(checking, found.served)
-    const unpacked = await unpackArtifact(checking, verified, folder)
-    const { staged } = unpacked
-    const tree = { ...unpacked.tree, files: [...unpacked.tree.files] }
+    const { staged, tree } = await unpackArtifact(checking, verified, folder)
     const part = subdirectoryPart({ staged, tree }, source)
     const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined
     const decided = decideVersion(found, pluginYaml)

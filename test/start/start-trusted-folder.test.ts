@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { isTrustedFolder, makeTrustedFolder } from '../../src/start/start.ts'
+import { cacheFolder, isTrustedFolder, makeTrustedFolder } from '../../src/start/start.ts'
 import { ownCache } from '../folders.ts'
 
 const STRANGER = 54_321
@@ -69,6 +69,20 @@ const STRANGE: Record<string, { change: (host: ReturnType<typeof ownCache>) => v
   },
 }
 
+const FOLDERS: [NodeJS.ProcessEnv, string | undefined][] = [
+  [{ HOME: '/home/runner' }, '/home/runner/.cache/hub-deploy'],
+  [{ HOME: '/home/runner', XDG_CACHE_HOME: '/var/cache/runner' }, '/var/cache/runner/hub-deploy'],
+  [{ HOME: '/home/runner', XDG_CACHE_HOME: 'cache' }, '/home/runner/.cache/hub-deploy'],
+  [{ HOME: 'runner' }, undefined],
+  [{ HOME: '' }, undefined],
+  [{}, undefined],
+]
+
+describe('cacheFolder', () => {
+  for (const [env, folder] of FOLDERS)
+    it(`with ${JSON.stringify(env)} is ${folder}`, () => assert.equal(cacheFolder(env), folder))
+})
+
 describe('isTrustedFolder', () => {
   it('trusts a folder that only we can use', t => {
     assert.equal(isTrustedFolder(ownCache(t).own), true)
@@ -113,7 +127,7 @@ describe('makeTrustedFolder', () => {
     chmodSync(open, 0o777)
     assert.equal(makeTrustedFolder(join(open, 'cache/hub-deploy')), false)
     symlinkSync(join(folder, 'elsewhere'), join(folder, 'broken'))
-    assert.equal(makeTrustedFolder(join(folder, 'broken')), false)
+    assert.throws(() => makeTrustedFolder(join(folder, 'broken')), { code: 'ENOENT' })
     assert.deepEqual([readdirSync(open), existsSync(join(folder, 'elsewhere'))], [[], false])
   })
 })

@@ -1,61 +1,58 @@
-import { randomInt } from 'node:crypto'
-import { HashIndex, type HashKey, halfSipHash, NumberColumn, PackedTexts } from '../columns.ts'
 import { ArchiveError } from '../errors.ts'
 import { cleanForeignText } from '../text.ts'
 import { comparePaths } from '../trust/tree-digest.ts'
 
-/** The number of a node in its tree. */
-export type TreeNode = number
-
-/** The archive's top, which has no name and is its own parent. */
-export const TOP: TreeNode = 0
-
-const TYPES: readonly ExtractableType[] = ['directory', 'file', 'symlink']
-/** Stands for no child, and for the entry of a directory that is so far only implied by the paths below it. */
-const NONE = -1
-const WORD = 2 ** 32
+/** A file, directory or symlink of a planned tree. */
+export interface TreeNode {
+  /** The path from the archive's top. */
+  readonly path: string
+  readonly name: string
+  /** The top has no name and is its own parent. */
+  readonly parent: TreeNode
+  /** The number of directories above, without the top. */
+  readonly level: number
+  readonly type: ExtractableType
+  /** The number of the entry that lists the node; undefined for a directory that is so far only implied. */
+  entry: number | undefined
+  /** By the keys of their names, in the order in which they were added; empty unless the node is a directory. */
+  readonly children: ReadonlyMap<string, TreeNode>
+}
 
 /** The type and the number of an entry that an archive lists. */
 interface Listed {
   readonly type: ExtractableType
-  readonly entry: number
+  readonly entry: number | undefined
 }
+
+const NO_CHILDREN: ReadonlyMap<string, TreeNode> = new Map()
 
 /**
  * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
  * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
- * as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large archive,
- * and then double the room for new ones.
+ * as one name.
  */
 export class PlannedTree {
-  /** All directories except the top, parents before their children. */
-  readonly directories: TreeNode[] = []
+  readonly top: TreeNode
   readonly #platform: NodeJS.Platform
-  readonly #names = new PackedTexts()
-  readonly #parents = new NumberColumn('int32')
-  readonly #types = new NumberColumn('int32')
-  readonly #entries = new NumberColumn('int32')
-  /** The last child of each directory. The next sibling of the last child is the first child. */
-  readonly #lastChildren = new NumberColumn('int32')
-  readonly #nextSiblings = new NumberColumn('int32')
-  /** Finds a node by its parent and comparison key. */
-  readonly #index = new HashIndex()
-  /** Finds an entered directory by its path, so that the depth of the directory costs nothing. */
-  readonly #known = new HashIndex()
-  readonly #key: HashKey = [randomInt(WORD), randomInt(WORD)]
-  /** The directory that was entered last: most entries are in the same directory as the previous entry. */
-  #entered = { directory: TOP, path: '' }
-  /** The directory paths that have been needed so far. All paths below a directory share the text of its path. */
-  readonly #paths = new Map<TreeNode, string>([[TOP, '']])
+  #count = 0
+  #directories = 0
+  /** The entered directories by their paths with a slash, so that the depth of a directory costs nothing. */
+  readonly #entered = new Map<string, TreeNode>()
 
   constructor(platform: NodeJS.Platform) {
     this.#platform = platform
-    this.#addRow(TOP, '', { type: 'directory', entry: NONE })
+    const top = { path: '', name: '', level: 0, type: 'directory' as const, entry: undefined, children: new Map() }
+    this.top = Object.assign(top, { parent: top as unknown as TreeNode })
   }
 
   /** The number of files, directories and symlinks, listed and implied, without the top. */
   get count(): number {
-    return this.#parents.length - 1
+    return this.#count
+  }
+
+  /** True if there are only directories. */
+  get hasNoFiles(): boolean {
+    return this.#count === this.#directories
   }
 
   /**
@@ -64,60 +61,14 @@ export class PlannedTree {
    */
   add(path: string, listed: Listed): TreeNode {
     const nameAt = path.lastIndexOf('/') + 1
-    const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), path)
-    const name = path.slice(nameAt)
-    const there = this.find(parent, name)
-    return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed)
+    const parent = this.#enter(path.slice(0, nameAt), path)
+    const there = this.find(parent, path.slice(nameAt))
+    return there === undefined ? this.#create(parent, path, listed) : this.#unite(there, path, listed)
   }
 
   /** Returns a directory's child with this name, or with a name that the platform may treat as equal. */
   find(directory: TreeNode, name: string): TreeNode | undefined {
-    const key = this.#keyOf(name)
-    const isIt = (node: TreeNode): boolean =>
-      this.parentOf(node) === directory && this.#keyOf(this.nameOf(node)) === key
-    return this.#index.find(halfSipHash(this.#key, directory, key), isIt)
-  }
-
-  /** Returns the children of a directory in the order in which they were added. */
-  childrenOf(directory: TreeNode): readonly TreeNode[] {
-    const children: TreeNode[] = []
-    const last = this.#lastChildren.at(directory)
-    if (last === NONE) return children
-    for (let child = this.#nextSiblings.at(last); child !== last; child = this.#nextSiblings.at(child))
-      children.push(child)
-    return [...children, last]
-  }
-
-  nameOf(node: TreeNode): string {
-    return this.#names.at(node)
-  }
-
-  parentOf(node: TreeNode): TreeNode {
-    return this.#parents.at(node)
-  }
-
-  typeOf(node: TreeNode): ExtractableType {
-    return TYPES[this.#types.at(node)] as ExtractableType
-  }
-
-  /** The number of the entry that lists a file or symlink. */
-  entryOf(node: TreeNode): number {
-    return this.#entries.at(node)
-  }
-
-  /** Returns the path from the archive's top. */
-  pathOf(node: TreeNode): string {
-    const known = this.#paths.get(node)
-    if (known !== undefined) return known
-    const parent = this.parentOf(node)
-    const path = parent === TOP ? this.nameOf(node) : `${this.pathOf(parent)}/${this.nameOf(node)}`
-    if (this.typeOf(node) === 'directory') this.#paths.set(node, path)
-    return path
-  }
-
-  /** Returns the path from a directory that contains the node; empty for the directory itself. */
-  pathBelow(directory: TreeNode, node: TreeNode): string {
-    return directory === TOP ? this.pathOf(node) : this.pathOf(node).slice(this.pathOf(directory).length + 1)
+    return directory.children.get(this.#keyOf(name))
   }
 
   /**
@@ -126,72 +77,47 @@ export class PlannedTree {
    */
   *inOrder(directory: TreeNode): Generator<TreeNode> {
     // Not recursive: a generator inside a generator costs a step for each level and node.
-    const rest = [this.#lastFirst(directory)]
+    const rest = [lastFirst(directory)]
     for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
       const node = siblings.pop()
       if (node === undefined) rest.pop()
       else {
         yield node
-        if (this.typeOf(node) === 'directory') rest.push(this.#lastFirst(node))
+        if (node.children.size > 0) rest.push(lastFirst(node))
       }
     }
   }
 
-  #lastFirst(directory: TreeNode): TreeNode[] {
-    const named = this.childrenOf(directory).map(node => ({ node, name: this.nameOf(node) }))
-    return named.sort((a, b) => comparePaths(b.name, a.name)).map(({ node }) => node)
-  }
-
   /**
-   * Returns the directory at `path`; creates it and its parents if necessary. `below` is the path of the entry that
-   * needs the directory.
+   * Returns the directory at `path`, which ends with a slash unless it is empty; creates the directory and its parents
+   * if necessary. `below` is the path of the entry that needs the directory.
    */
   #enter(path: string, below: string): TreeNode {
-    if (this.#entered.path === path) return this.#entered.directory
-    const hash = halfSipHash(this.#key, TOP, path)
-    const known = this.#known.find(hash, node => this.pathOf(node) === path)
-    const directory = known ?? this.#enterFirst(path, below)
-    if (known === undefined) this.#known.add(hash, directory)
-    this.#entered = { directory, path }
+    if (path === '') return this.top
+    const known = this.#entered.get(path)
+    if (known !== undefined) return known
+    const parent = this.#enter(path.slice(0, path.lastIndexOf('/', path.length - 2) + 1), below)
+    const directory = this.#enterChild(parent, path.slice(0, -1), below)
+    this.#entered.set(path, directory)
     return directory
   }
 
-  #enterFirst(path: string, below: string): TreeNode {
-    const nameAt = path.lastIndexOf('/') + 1
-    const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), below)
-    return this.#enterChild(parent, path.slice(nameAt), below)
-  }
-
-  #enterChild(parent: TreeNode, name: string, below: string): TreeNode {
+  #enterChild(parent: TreeNode, path: string, below: string): TreeNode {
+    const name = nameIn(path)
     const there = this.find(parent, name)
-    if (there === undefined) return this.#create(parent, name, { type: 'directory', entry: NONE })
-    const type = this.typeOf(there)
-    if (type !== 'directory') throw unsafeEntry(below, `is below "${this.pathOf(there)}", which is a ${type}`)
-    if (this.nameOf(there) === name) return there
-    throw unsafeEntry(below, `is in "${name}", which is the same name as "${this.pathOf(there)}" on this platform`)
+    if (there === undefined) return this.#create(parent, path, { type: 'directory', entry: undefined })
+    if (there.type !== 'directory') throw unsafeEntry(below, `is below "${there.path}", which is a ${there.type}`)
+    if (there.name === name) return there
+    throw unsafeEntry(below, `is in "${name}", which is the same name as "${there.path}" on this platform`)
   }
 
-  #create(parent: TreeNode, name: string, listed: Listed): TreeNode {
-    const node = this.#addRow(parent, name, listed)
-    this.#index.add(halfSipHash(this.#key, parent, this.#keyOf(name)), node)
-    const last = this.#lastChildren.at(parent)
-    if (last !== NONE) {
-      this.#nextSiblings.set(node, this.#nextSiblings.at(last))
-      this.#nextSiblings.set(last, node)
-    }
-    this.#lastChildren.set(parent, node)
-    if (listed.type === 'directory') this.directories.push(node)
-    return node
-  }
-
-  #addRow(parent: TreeNode, name: string, { type, entry }: Listed): TreeNode {
-    const node = this.#parents.length
-    this.#names.add(name)
-    this.#parents.add(parent)
-    this.#types.add(TYPES.indexOf(type))
-    this.#entries.add(entry)
-    this.#lastChildren.add(NONE)
-    this.#nextSiblings.add(node)
+  #create(parent: TreeNode, path: string, { type, entry }: Listed): TreeNode {
+    const name = nameIn(path)
+    const children = type === 'directory' ? new Map<string, TreeNode>() : NO_CHILDREN
+    const node = { path, name, parent, level: parent.level + 1, type, entry, children }
+    ;(parent.children as Map<string, TreeNode>).set(this.#keyOf(name), node)
+    this.#count += 1
+    if (type === 'directory') this.#directories += 1
     return node
   }
 
@@ -200,12 +126,10 @@ export class PlannedTree {
    * name is taken.
    */
   #unite(there: TreeNode, path: string, { type, entry }: Listed): TreeNode {
-    const own = this.pathOf(there)
-    if (own !== path) throw unsafeEntry(path, `has the same name as "${own}" on this platform`)
-    const ownType = this.typeOf(there)
-    if (ownType !== type) throw unsafeEntry(path, `is both a ${ownType} and a ${type}`)
-    if (this.#entries.at(there) !== NONE) throw unsafeEntry(path, 'is listed twice')
-    this.#entries.set(there, entry)
+    if (there.path !== path) throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`)
+    if (there.type !== type) throw unsafeEntry(path, `is both a ${there.type} and a ${type}`)
+    if (there.entry !== undefined) throw unsafeEntry(path, 'is listed twice')
+    there.entry = entry
     return there
   }
 
@@ -214,85 +138,12 @@ export class PlannedTree {
   }
 }
 
-/** A file that an extraction creates. */
-export interface PlannedFile {
-  /**
-   * Like all paths of a plan: relative, with `/` between components, and without a top-level directory that is left
-   * out.
-   */
-  readonly path: string
-  readonly mode: 0o644 | 0o755
-  /** Bytes. */
-  readonly size: number
-  /** The number of the entry that lists the file. */
-  readonly entry: number
-  /** The file's number in the order of the tree digest. */
-  readonly place: number
+function nameIn(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1)
 }
 
-/** The source of a plan's files, in the order of the tree digest. */
-interface PlannedSource {
-  readonly length: number
-  at(place: number): PlannedFile
-  entryAt(place: number): number
-  sizeAt(place: number): number
-}
-
-/**
- * The files of a plan, or some of them. A file is an object only while it is used, because an archive may have many
- * files.
- */
-export class PlannedFiles implements Iterable<PlannedFile> {
-  readonly #source: PlannedSource
-  readonly #places: Uint32Array<ArrayBuffer>
-
-  constructor(source: PlannedSource, places = Uint32Array.from({ length: source.length }, (_, place) => place)) {
-    this.#source = source
-    this.#places = places
-  }
-
-  get length(): number {
-    return this.#places.length
-  }
-
-  /** Returns the files that pass the test. */
-  filter(test: (file: PlannedFile) => boolean): PlannedFiles {
-    return this.#of(this.#places.filter(place => test(this.#source.at(place))))
-  }
-
-  /** Returns the files whose entries pass the test. */
-  filterByEntry(test: (entry: number) => boolean): PlannedFiles {
-    return this.#of(this.#places.filter(place => test(this.#source.entryAt(place))))
-  }
-
-  /** Returns the same files, ordered by the numbers that `numberOf` returns for their entries, smallest first. */
-  sortedBy(numberOf: (entry: number) => number): PlannedFiles {
-    const numberAt = (place: number): number => numberOf(this.#source.entryAt(place))
-    return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)))
-  }
-
-  /** Returns the files from position `start` up to, but not including, position `end`. */
-  slice(start: number, end: number): PlannedFiles {
-    return this.#of(this.#places.subarray(start, end))
-  }
-
-  /** Yields the number of each file's entry. */
-  *entries(): Generator<number, undefined> {
-    for (const place of this.#places) yield this.#source.entryAt(place)
-  }
-
-  /** Yields the size of each file in bytes. */
-  *sizes(): Generator<number, undefined> {
-    for (const place of this.#places) yield this.#source.sizeAt(place)
-  }
-
-  *[Symbol.iterator](): Generator<PlannedFile, undefined> {
-    for (const place of this.#places) yield this.#source.at(place)
-  }
-
-  #of(places: Uint32Array<ArrayBuffer>): PlannedFiles {
-    return new PlannedFiles(this.#source, places)
-  }
+function lastFirst({ children }: TreeNode): TreeNode[] {
+  return [...children.values()].sort((a, b) => comparePaths(b.name, a.name))
 }
 
 const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$) *(?:\.|$)/i

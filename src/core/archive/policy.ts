@@ -1,21 +1,31 @@
 import { isAscii } from 'node:buffer'
-import { NumberColumn } from '../columns.ts'
 import { ArchiveError } from '../errors.ts'
 import { MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../identifiers.ts'
 import {
   type ArchiveEntry,
   type ExtractableType,
-  type PlannedFile,
-  PlannedFiles,
   PlannedTree,
   platformNameProblem,
-  TOP,
   type TreeNode,
   unsafeEntry,
 } from './planned-tree.ts'
 
 /** Some tools deflate the empty data of a directory to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2
+
+/** A file that an extraction creates. */
+export interface PlannedFile {
+  /**
+   * Like all paths of a plan: relative, with `/` between components, and without a top-level directory that is left
+   * out.
+   */
+  readonly path: string
+  readonly mode: 0o644 | 0o755
+  /** Bytes. */
+  readonly size: number
+  /** The number of the entry that lists the file. */
+  readonly entry: number
+}
 
 export interface PlannedSymlink {
   readonly path: string
@@ -33,7 +43,7 @@ export interface PlannedSymlink {
 export interface ExtractionPlan {
   readonly directories: readonly string[]
   /** In the order of the tree digest. */
-  readonly files: PlannedFiles
+  readonly files: readonly PlannedFile[]
   readonly symlinks: readonly PlannedSymlink[]
   /** Bytes of all files. */
   readonly bytes: number
@@ -58,8 +68,8 @@ export interface ExtractionRules extends ExtractionLimits {
 export class ArchiveListing {
   readonly #rules: ExtractionRules
   readonly #tree: PlannedTree
-  readonly #sizes = new NumberColumn('float64')
-  readonly #modes = new NumberColumn('int32')
+  readonly #sizes: number[] = []
+  readonly #modes: PlannedFile['mode'][] = []
   readonly #symlinks: TreeNode[] = []
   /** The targets of symlinks, by the numbers of their entries. */
   readonly #targets = new Map<number, string>()
@@ -87,8 +97,8 @@ export class ArchiveListing {
     const type = requireExtractable(entry.name, entry.type)
     const path = parsePath(entry, this.#rules.platform)
     const node = this.#tree.add(path, { type, entry: number })
-    this.#sizes.add(entry.size)
-    this.#modes.add(fileMode(entry))
+    this.#sizes.push(entry.size)
+    this.#modes.push(fileMode(entry))
     if (type === 'symlink') this.#symlinks.push(node)
     if (entry.target !== null) this.setTarget(number, entry.target)
     // A single top-level directory may be left out, so one node is not counted yet.
@@ -112,45 +122,38 @@ export class ArchiveListing {
     const tree = this.#tree
     verifyNotEmpty(tree)
     const top = this.#rules.shape === 'flattened' ? singleDirectory(tree) : null
-    const root = top ?? TOP
+    const root = top ?? tree.top
     verifyEntryCount(tree.count - (top === null ? 0 : 1), this.#rules)
-    for (const node of tree.childrenOf(root)) parseEntryName(tree.pathBelow(root, node), this.#rules.platform)
-    const directories = tree.directories.filter(node => node !== top).map(node => tree.pathBelow(root, node))
-    yield
-    const files = yield* this.#planFiles(root)
-    const symlinks = yield* this.#planSymlinks(root)
+    for (const { name } of root.children.values()) parseEntryName(name, this.#rules.platform)
+    const pathOf = ({ path }: TreeNode): string => (top === null ? path : path.slice(top.path.length + 1))
+    const [directories, files]: [string[], PlannedFile[]] = [[], []]
     let bytes = 0
-    for (const size of files.sizes()) bytes += size
-    return { files, symlinks, bytes, directories, flattened: top === null ? null : tree.nameOf(top) }
-  }
-
-  /** In tree order. */
-  *#planFiles(root: TreeNode): Generator<void, PlannedFiles> {
-    const tree = this.#tree
-    const nodes = new NumberColumn('int32')
     for (const node of tree.inOrder(root)) {
-      if (tree.typeOf(node) === 'file') nodes.add(node)
+      if (node.type === 'directory') directories.push(pathOf(node))
+      if (node.type === 'file') {
+        const file = this.#planFile(node, pathOf(node))
+        files.push(file)
+        bytes += file.size
+      }
       yield
     }
-    const entryAt = (place: number): number => tree.entryOf(nodes.at(place))
-    const sizeAt = (place: number): number => this.#sizes.at(entryAt(place))
-    const at = (place: number): PlannedFile => {
-      const entry = entryAt(place)
-      const mode = this.#modes.at(entry) as PlannedFile['mode']
-      return { path: tree.pathBelow(root, nodes.at(place)), mode, size: this.#sizes.at(entry), entry, place }
-    }
-    return new PlannedFiles({ length: nodes.length, at, entryAt, sizeAt })
+    const symlinks = yield* this.#planSymlinks(root, pathOf)
+    return { files, symlinks, bytes, directories, flattened: top?.name ?? null }
   }
 
-  *#planSymlinks(root: TreeNode): Generator<void, PlannedSymlink[]> {
-    const tree = this.#tree
-    const targetOf = (symlink: TreeNode): string => this.#targets.get(tree.entryOf(symlink)) ?? ''
-    const resolver = new SymlinkResolver({ tree, root, platform: this.#rules.platform, targetOf })
-    const pathOf = (node: TreeNode): string => tree.pathBelow(root, node)
+  #planFile(node: TreeNode, path: string): PlannedFile {
+    const entry = node.entry as number
+    const mode = this.#modes[entry] as PlannedFile['mode']
+    return { path, mode, size: this.#sizes[entry] as number, entry }
+  }
+
+  *#planSymlinks(root: TreeNode, pathOf: (node: TreeNode) => string): Generator<void, PlannedSymlink[]> {
+    const targetOf = (symlink: TreeNode): string => this.#targets.get(symlink.entry as number) ?? ''
+    const resolver = new SymlinkResolver({ tree: this.#tree, root, platform: this.#rules.platform, targetOf })
     const symlinks: PlannedSymlink[] = []
     for (const node of this.#symlinks) {
       const { end, reach } = resolver.resolve(node)
-      const file = end !== null && tree.typeOf(end) === 'file' ? pathOf(end) : null
+      const file = end?.type === 'file' ? pathOf(end) : null
       symlinks.push({ path: pathOf(node), target: targetOf(node), file, reach: pathOf(reach) })
       yield
     }
@@ -188,17 +191,17 @@ function targetBytes({ type, target, size }: ArchiveEntry): number {
   return target === null ? size : Buffer.byteLength(target)
 }
 
-function verifyNotEmpty({ count, directories }: PlannedTree): void {
-  if (count > directories.length) return
+function verifyNotEmpty({ hasNoFiles }: PlannedTree): void {
+  if (!hasNoFiles) return
   throw new ArchiveError(
     'empty_artifact',
     'The artifact contains no files, so it was refused: the publisher must publish a version with its files.',
   )
 }
 
-function singleDirectory(tree: PlannedTree): TreeNode | null {
-  const [only, another] = tree.childrenOf(TOP)
-  return only !== undefined && another === undefined && tree.typeOf(only) === 'directory' ? only : null
+function singleDirectory({ top }: PlannedTree): TreeNode | null {
+  const [only, another] = top.children.values()
+  return another === undefined && only?.type === 'directory' ? only : null
 }
 
 /** Several times the average path length in real archives, even in those with the longest paths. */
@@ -423,11 +426,10 @@ class SymlinkResolver {
   }
 
   #follow(symlink: TreeNode, depth: number): Resolution {
-    const { tree, targetOf } = this.#links
-    const target = targetOf(symlink)
+    const target = this.#links.targetOf(symlink)
     const problem = targetTextProblem(target)
     if (problem !== undefined) throw this.#refused(symlink, problem)
-    const parent = tree.parentOf(symlink)
+    const { parent } = symlink
     const way: Way = { at: parent, reach: parent, hops: depth, isDangling: false }
     for (const step of target.split('/')) {
       const stepProblem = this.#stepProblem(way, step)
@@ -440,15 +442,14 @@ class SymlinkResolver {
   /** Takes one step of the path, or returns why the step is refused. */
   #stepProblem(way: Way, step: string): string | undefined {
     if (way.isDangling) return this.#danglingProblem(step)
-    if (this.#links.tree.typeOf(way.at) !== 'directory') return 'that uses a file as a directory'
+    if (way.at.type !== 'directory') return 'that uses a file as a directory'
     if (step === '' || step === '.') return undefined
     return step === '..' ? this.#upProblem(way) : this.#downProblem(way, step)
   }
 
   #upProblem(way: Way): string | undefined {
-    const { tree, root } = this.#links
-    if (way.at === root) return 'that leads out of the extracted directory'
-    const parent = tree.parentOf(way.at)
+    if (way.at === this.#links.root) return 'that leads out of the extracted directory'
+    const { parent } = way.at
     if (way.reach === way.at) way.reach = parent
     way.at = parent
     return undefined
@@ -461,8 +462,8 @@ class SymlinkResolver {
       way.isDangling = true
       return this.#danglingProblem(step)
     }
-    if (tree.nameOf(next) !== step) return `that spells "${tree.pathOf(next)}" differently`
-    if (tree.typeOf(next) === 'symlink') this.#passThrough(way, next)
+    if (next.name !== step) return `that spells "${next.path}" differently`
+    if (next.type === 'symlink') this.#passThrough(way, next)
     else way.at = next
     return undefined
   }
@@ -471,7 +472,7 @@ class SymlinkResolver {
     if (way.hops >= MAX_HOPS) throw this.#refused(symlink, IN_LONG_CHAIN)
     const { end, reach, hops } = this.#resolve(symlink, way.hops + 1)
     way.hops += hops
-    way.reach = this.#commonDirectory(way.reach, reach)
+    way.reach = commonDirectory(way.reach, reach)
     way.isDangling = end === null
     way.at = end ?? way.at
   }
@@ -486,19 +487,19 @@ class SymlinkResolver {
     return problem === undefined ? undefined : `whose target ${problem}`
   }
 
-  /** A parent has a lower number than its children, so a directory never contains a directory with a lower number. */
-  #commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
-    let [one, other] = [a, b]
-    while (one !== other) {
-      if (one > other) one = this.#links.tree.parentOf(one)
-      else other = this.#links.tree.parentOf(other)
-    }
-    return one
-  }
-
   #refused(symlink: TreeNode, problem: string): Error {
-    return unsafeEntry(this.#links.tree.pathOf(symlink), `is a symlink ${problem}`)
+    return unsafeEntry(symlink.path, `is a symlink ${problem}`)
   }
+}
+
+/** Returns the deepest directory that contains both directories, or is one of them. */
+function commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
+  let [one, other] = [a, b]
+  while (one !== other) {
+    if (one.level >= other.level) one = one.parent
+    else other = other.parent
+  }
+  return one
 }
 
 function targetTextProblem(target: string): string | undefined {

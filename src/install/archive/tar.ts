@@ -62,7 +62,7 @@ async function listTar(source: TarSource): Promise<ExtractionPlan> {
 function reduced(plan: ExtractionPlan, { only }: TarExtractionRequest): ExtractionPlan {
   if (only === undefined) return plan
   const files = plan.files.filter(({ path }) => only.has(path))
-  const paths = Array.from(files, ({ path }) => path)
+  const paths = files.map(({ path }) => path)
   const directories = plan.directories.filter(folder => paths.some(path => path.startsWith(`${folder}/`)))
   return { ...plan, files, directories, symlinks: [] }
 }
@@ -76,7 +76,7 @@ async function writeTar(extraction: TarExtraction): Promise<ExtractedTree> {
   const { directories, symlinks, flattened } = reduced(plan, extraction)
   await slice.forEach(directories, path => passing.makeDirectory(path))
   await slice.forEach(symlinks, symlink => tree.makeSymlink(symlink))
-  const files = Array.from(plan.files).flatMap(({ path }) => passing.written.get(path) ?? [])
+  const files = plan.files.flatMap(({ path }) => passing.written.get(path) ?? [])
   return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened }
 }
 

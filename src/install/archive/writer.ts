@@ -10,11 +10,11 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { type PlannedFiles, unsafeEntry } from '../../core/archive/planned-tree.ts'
-import type { ExtractionLimits, ExtractionPlan, PlannedSymlink } from '../../core/archive/policy.ts'
+import { unsafeEntry } from '../../core/archive/planned-tree.ts'
+import type { ExtractionLimits, ExtractionPlan, PlannedFile, PlannedSymlink } from '../../core/archive/policy.ts'
 import { errnoOf } from '../../core/errors.ts'
 import { toHostError } from '../files/errors.ts'
-import type { ExtractedFile, ExtractedFiles, ExtractedTree } from '../files/extracted-tree.ts'
+import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { type NeededSpace, OWN_INODES, requireSpace } from '../files/space.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
 import { stampOf } from '../files/walk.ts'
@@ -45,10 +45,10 @@ export class TreeWriter {
    * between, `writeFiles` writes the files and returns them in the order of the plan. Throws what `writeFiles` throws,
    * and the signal's reason once the slice's signal is aborted.
    */
-  async writeTree<Files extends ExtractedFiles>(
+  async writeTree(
     plan: ExtractionPlan,
-    writeFiles: (files: PlannedFiles) => Promise<Files>,
-  ): Promise<ExtractedTree<Files>> {
+    writeFiles: (files: readonly PlannedFile[]) => Promise<ExtractedFile[]>,
+  ): Promise<ExtractedTree> {
     requireSpace(this.#root, spaceFor(plan))
     const { files, directories, symlinks, bytes, flattened } = plan
     await this.#slice.forEach(directories, path => this.makeDirectory(path))
@@ -124,10 +124,8 @@ function finishFile(fd: number, mode: number): string {
  * records. A directory or a symlink takes a block, too.
  */
 export function spaceFor({ files, directories, symlinks }: ExtractionPlan): NeededSpace {
-  const others = directories.length + symlinks.length
-  const sizes = new Float64Array(files.length + others).fill(1)
-  let at = 0
-  for (const size of files.sizes()) sizes[at++] = size
+  const others = Array<number>(directories.length + symlinks.length).fill(1)
+  const sizes = [...files.map(({ size }) => size), ...others]
   return { sizes, inodes: sizes.length + OWN_INODES }
 }
 

@@ -1,10 +1,10 @@
 import { crc32, createInflateRaw, type Gunzip, gunzip, type InflateRaw, inflateRawSync } from 'node:zlib'
-import { invalidEntry, type PlannedFile, type PlannedFiles } from '../../core/archive/planned-tree.ts'
-import { ArchiveListing, decodeTarget, type ExtractionPlan } from '../../core/archive/policy.ts'
+import { invalidEntry } from '../../core/archive/planned-tree.ts'
+import { ArchiveListing, decodeTarget, type ExtractionPlan, type PlannedFile } from '../../core/archive/policy.ts'
 import { errnoOf } from '../../core/errors.ts'
 import { countInWords } from '../../core/text.ts'
 import type { VerifiedArtifact } from '../../core/trust/signature.ts'
-import { type ExtractedTree, FileList } from '../files/extracted-tree.ts'
+import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { ReadWindow, unpack, unpackingAhead, WINDOW_BYTES } from './pieces.ts'
 import { type Extraction, TreeWriter } from './writer.ts'
@@ -13,7 +13,6 @@ import {
   type LocatedZipEntry,
   type OpenZip,
   readZipDirectory,
-  type ZipEntries,
   type ZipPacking,
 } from './zip-listing.ts'
 import { locateEntries } from './zip-local.ts'
@@ -34,7 +33,7 @@ interface ZipExtraction extends OpenZip {
 export async function extractZip(
   artifact: VerifiedArtifact,
   { target, limits, signal }: Extraction,
-): Promise<ExtractedTree<FileList>> {
+): Promise<ExtractedTree> {
   signal?.throwIfAborted()
   const slice = new TimeSlice(signal)
   const writer = new TreeWriter(target, slice)
@@ -44,23 +43,29 @@ export async function extractZip(
   return await writer.writeTree(planned.plan, async () => await writeFiles(extraction, planned))
 }
 
-async function writeFiles({ window, slice, writer }: ZipExtraction, { plan, entries }: PlannedZip): Promise<FileList> {
-  const inDataOrder = plan.files.sortedBy(entry => entries.dataOffsetAt(entry))
-  const toRead = (how: HowToRead): PlannedFiles =>
-    inDataOrder.filterByEntry(entry => howToRead(entries.packingAt(entry)) === how)
-  const files = new FileList(plan.files.length)
+/** Returns the files in the order of the plan. */
+async function writeFiles(
+  { window, slice, writer }: ZipExtraction,
+  { plan, entries }: PlannedZip,
+): Promise<ExtractedFile[]> {
+  const entryOf = ({ entry }: PlannedFile): LocatedZipEntry => entries[entry] as LocatedZipEntry
+  const inDataOrder = plan.files.toSorted((a, b) => entryOf(a).dataOffset - entryOf(b).dataOffset)
+  const toRead = (how: HowToRead): PlannedFile[] => inDataOrder.filter(file => howToRead(entryOf(file)) === how)
+  /** By the numbers of their entries. */
+  const written: ExtractedFile[] = Array(entries.length)
   for await (const batch of readInBatches({ window, entries }, toRead('batched'))) {
-    await slice.forEach(batch, ({ file, bytes }) => files.set(file.place, writer.writeFile(file, bytes)))
+    await slice.forEach(batch, ({ file, bytes }) => {
+      written[file.entry] = writer.writeFile(file, bytes)
+    })
   }
   await slice.forEach(toRead('single'), file => {
-    const bytes = readSmallEntry(window, entries.locatedAt(file.entry))
-    files.set(file.place, writer.writeFile(file, bytes))
+    written[file.entry] = writer.writeFile(file, readSmallEntry(window, entryOf(file)))
   })
   for (const file of toRead('large')) {
-    const pieces = readLargeEntry(window, entries.locatedAt(file.entry))
-    files.set(file.place, await writer.writeFileFrom(file, slice.pace(pieces)))
+    const pieces = readLargeEntry(window, entryOf(file))
+    written[file.entry] = await writer.writeFileFrom(file, slice.pace(pieces))
   }
-  return files
+  return plan.files.map(({ entry }) => written[entry] as ExtractedFile)
 }
 
 type HowToRead = 'batched' | 'single' | 'large'
@@ -74,7 +79,7 @@ function howToRead(packing: ZipPacking): HowToRead {
 export interface PlannedZip {
   readonly plan: ExtractionPlan
   /** The entries, all located, by the numbers that the plan uses. */
-  readonly entries: ZipEntries
+  readonly entries: readonly LocatedZipEntry[]
 }
 
 /**
@@ -87,11 +92,11 @@ export async function planZip(zip: OpenZip): Promise<PlannedZip> {
   const { window, slice } = zip
   const listing = new ArchiveListing(zip.rules)
   const directory = await readZipDirectory(zip, listing)
-  const { entries } = directory
-  await locateEntries(zip, directory)
+  const entries = await locateEntries(zip, directory)
   // In the order of their data: in any other order, each target could cost a read of a whole window.
-  const symlinks = directory.symlinks.toSorted((a, b) => entries.dataOffsetAt(a) - entries.dataOffsetAt(b))
-  await slice.forEach(symlinks, number => listing.setTarget(number, readTarget(window, entries.locatedAt(number))))
+  const symlinks = directory.symlinks.map(number => ({ number, entry: entries[number] as LocatedZipEntry }))
+  symlinks.sort((a, b) => a.entry.dataOffset - b.entry.dataOffset)
+  await slice.forEach(symlinks, ({ number, entry }) => listing.setTarget(number, readTarget(window, entry)))
   return { plan: await slice.run(listing.plan()), entries }
 }
 
@@ -199,7 +204,7 @@ interface ReadFile {
   readonly bytes: Buffer
 }
 
-type Inflating = { readonly batch: PlannedFiles; readonly inflated: Promise<Buffer | undefined> }
+type Inflating = { readonly batch: readonly PlannedFile[]; readonly inflated: Promise<Buffer | undefined> }
 
 /** The size of one batch: a smaller one would mean more turns of the event loop, a larger one only more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024
@@ -218,11 +223,14 @@ const BATCHES_AHEAD = 2
  * While one batch is being used, the thread pool inflates the next batches. Vouches that each file has its declared
  * size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
-export async function* readInBatches(zip: LocatedZip, files: PlannedFiles): AsyncGenerator<Iterable<ReadFile>> {
+export async function* readInBatches(
+  zip: LocatedZip,
+  files: readonly PlannedFile[],
+): AsyncGenerator<Iterable<ReadFile>> {
   const inflater = new BatchInflater(zip)
   const inflating: Inflating[] = []
   for (const batch of cutIntoBatches(zip, files)) {
-    const inflated = inflater.inflate(batch.entries())
+    const inflated = inflater.inflate(batch.map(({ entry }) => entry))
     // An error is thrown when its batch is used. Until then, nothing else would catch it.
     inflated.catch(() => {})
     inflating.push({ batch, inflated })
@@ -241,15 +249,15 @@ async function* readBatch(inflater: BatchInflater, next: Inflating | undefined):
   else {
     const middle = batch.length >>> 1
     for (const half of [batch.slice(0, middle), batch.slice(middle, batch.length)])
-      yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.entries()) })
+      yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.map(({ entry }) => entry)) })
   }
 }
 
-function* readAlone({ window, entries }: LocatedZip, batch: PlannedFiles): Generator<ReadFile> {
-  for (const file of batch) yield { file, bytes: readSmallEntry(window, entries.locatedAt(file.entry)) }
+function* readAlone({ window, entries }: LocatedZip, batch: readonly PlannedFile[]): Generator<ReadFile> {
+  for (const file of batch) yield { file, bytes: readSmallEntry(window, entries[file.entry] as LocatedZipEntry) }
 }
 
-function* cutOut(batch: PlannedFiles, inflated: Buffer): Generator<ReadFile> {
+function* cutOut(batch: readonly PlannedFile[], inflated: Buffer): Generator<ReadFile> {
   let at = 0
   for (const file of batch) {
     yield { file, bytes: inflated.subarray(at, at + file.size) }
@@ -260,13 +268,13 @@ function* cutOut(batch: PlannedFiles, inflated: Buffer): Generator<ReadFile> {
   ;(inflated.buffer as ArrayBuffer).transfer(0)
 }
 
-function* cutIntoBatches({ entries }: LocatedZip, files: PlannedFiles): Generator<PlannedFiles> {
+function* cutIntoBatches({ entries }: LocatedZip, files: readonly PlannedFile[]): Generator<readonly PlannedFile[]> {
   let start = 0
   let next = 0
   let packedBytes = 0
   let bytes = 0
-  for (const entry of files.entries()) {
-    const { size, packedSize } = entries.packingAt(entry)
+  for (const { entry } of files) {
+    const { size, packedSize } = entries[entry] as LocatedZipEntry
     packedBytes += packedSize
     bytes += size
     const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || next - start === MAX_BATCH_FILES
@@ -343,7 +351,7 @@ export class BatchInflater {
   }
 
   #buildMembers(buffer: Buffer, numbers: Iterable<number>): Members {
-    const entries = Array.from(numbers, number => this.zip.entries.locatedAt(number))
+    const entries = Array.from(numbers, number => this.zip.entries[number] as LocatedZipEntry)
     const length = entries.reduce((sum, { packedSize }) => sum + packedSize + MEMBER_EXTRA_BYTES, 0)
     const members = length > buffer.length ? Buffer.allocUnsafeSlow(length) : buffer.subarray(0, length)
     let at = 0

@@ -6,7 +6,6 @@ import {
   type ExtractionRules,
   verifyEntryCount,
 } from '../../core/archive/policy.ts'
-import { NumberColumn, PackedTexts } from '../../core/columns.ts'
 import { ArchiveError } from '../../core/errors.ts'
 import { MAX_PATH_BYTES } from '../../core/identifiers.ts'
 import { countInWords } from '../../core/text.ts'
@@ -14,7 +13,8 @@ import type { TimeSlice } from '../files/time-slice.ts'
 import { type ReadWindow, WINDOW_BYTES } from './pieces.ts'
 
 export interface ZipDirectory extends DirectoryLocation {
-  readonly entries: ZipEntries
+  /** Numbered from 0. */
+  readonly entries: readonly ListedZipEntry[]
   /** The numbers of the symlinks, whose targets have not been read yet. */
   readonly symlinks: readonly number[]
 }
@@ -60,7 +60,7 @@ export async function readZipDirectory(
 ): Promise<ZipDirectory> {
   const location = locateDirectory(window)
   verifyEntryCount(location.count, rules)
-  const entries = new ZipEntries()
+  const entries: ListedZipEntry[] = []
   const symlinks: number[] = []
   const end = location.offset + location.size
   let at = location.offset
@@ -73,7 +73,8 @@ export async function readZipDirectory(
     const entry = parseEntry(header)
     listing.add(entry)
     if (entry.type === 'symlink') symlinks.push(entries.length)
-    entries.add(entry)
+    const { name, size, packedSize, method, crc, headerOffset } = entry
+    entries.push({ name, size, packedSize, method, crc, headerOffset, dataOffset: Number.NaN })
     at += header.length
     if (slice.isOver()) await slice.giveBack()
   }
@@ -467,73 +468,15 @@ export interface ZipEntry extends ZipPacking {
   readonly headerOffset: number
 }
 
+/** An entry whose local header is still to be compared with the directory: only then is `dataOffset` known. */
+interface ListedZipEntry extends ZipEntry {
+  dataOffset: number
+}
+
 /** An entry whose local header has been compared with the directory. */
 export interface LocatedZipEntry extends ZipEntry {
   /** The position of the packed bytes. */
   readonly dataOffset: number
-}
-
-const METHOD_NAMES: readonly ZipMethod[] = ['stored', 'deflated']
-
-/**
- * The entries of a ZIP, numbered from 0 in the order of its directory. Each becomes an object only while it is used.
- */
-export class ZipEntries {
-  readonly #names = new PackedTexts()
-  readonly #sizes = new NumberColumn('float64')
-  readonly #packedSizes = new NumberColumn('float64')
-  readonly #methods = new NumberColumn('int32')
-  readonly #crcs = new NumberColumn('int32')
-  readonly #headerOffsets = new NumberColumn('float64')
-  readonly #dataOffsets = new NumberColumn('float64')
-
-  get length(): number {
-    return this.#sizes.length
-  }
-
-  add({ name, size, packedSize, method, crc, headerOffset }: ZipEntry): void {
-    this.#names.add(name)
-    this.#sizes.add(size)
-    this.#packedSizes.add(packedSize)
-    this.#methods.add(METHOD_NAMES.indexOf(method))
-    this.#crcs.add(crc)
-    this.#headerOffsets.add(headerOffset)
-    this.#dataOffsets.add(Number.NaN)
-  }
-
-  /** Records the position of an entry's packed bytes. */
-  locate(number: number, dataOffset: number): void {
-    this.#dataOffsets.set(number, dataOffset)
-  }
-
-  packingAt(number: number): ZipPacking {
-    const method = METHOD_NAMES[this.#methods.at(number)] as ZipMethod
-    return { method, size: this.#sizes.at(number), packedSize: this.#packedSizes.at(number) }
-  }
-
-  at(number: number): ZipEntry {
-    return {
-      name: this.#names.at(number),
-      size: this.#sizes.at(number),
-      packedSize: this.#packedSizes.at(number),
-      method: METHOD_NAMES[this.#methods.at(number)] as ZipMethod,
-      crc: this.#crcs.at(number),
-      headerOffset: this.#headerOffsets.at(number),
-    }
-  }
-
-  /** Returns an entry whose packed bytes have been located. */
-  locatedAt(number: number): LocatedZipEntry {
-    return Object.assign(this.at(number), { dataOffset: this.dataOffsetAt(number) })
-  }
-
-  headerOffsetAt(number: number): number {
-    return this.#headerOffsets.at(number)
-  }
-
-  dataOffsetAt(number: number): number {
-    return this.#dataOffsets.at(number)
-  }
 }
 
 /** A ZIP that is being read. */
@@ -548,5 +491,6 @@ export interface OpenZip {
 /** A ZIP whose entries have all been located. */
 export interface LocatedZip {
   readonly window: ReadWindow
-  readonly entries: ZipEntries
+  /** By their numbers, which count the headers of the directory. */
+  readonly entries: readonly LocatedZipEntry[]
 }

@@ -11,7 +11,6 @@ import {
   SATURATED_32,
   verifyFlags,
   type ZipDirectory,
-  type ZipEntries,
   type ZipEntry,
   ZipExtraFields,
 } from './zip-listing.ts'
@@ -43,7 +42,7 @@ interface TakenUp {
 }
 
 /**
- * Locates the data of each entry of the directory. Verifies that the local header of each entry has the name, name
+ * Locates the data of each entry of the directory; returns the entries by their numbers. Verifies that the local header of each entry has the name, name
  * encoding, method, CRC and sizes that the directory gives. If a data descriptor follows, the header may leave the CRC
  * and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
  * from one local header to the next sees the same entries: deflated data shows its own end, and stored data of open
@@ -51,12 +50,14 @@ interface TakenUp {
  * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
  * reason once the slice's signal is aborted.
  */
-export async function locateEntries({ window, slice }: OpenZip, directory: ZipDirectory): Promise<void> {
-  const { entries } = directory
-  const endless: number[] = []
+export async function locateEntries(
+  { window, slice }: OpenZip,
+  directory: ZipDirectory,
+): Promise<readonly LocatedZipEntry[]> {
+  const endless: LocatedZipEntry[] = []
   let taken: TakenUp = { end: 0, last: null, hasDescriptor: false }
-  await slice.forEach(inDataOrder(entries), number => {
-    const entry = entries.at(number)
+  const inDataOrder = directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset)
+  await slice.forEach(inDataOrder, entry => {
     if (entry.headerOffset < taken.end) throw invalidEntry(entry.name, 'overlaps another entry')
     verifyGap(window, taken, entry.headerOffset)
     const header = readHeader(window, entry)
@@ -64,17 +65,12 @@ export async function locateEntries({ window, slice }: OpenZip, directory: ZipDi
     const dataOffset = entry.headerOffset + header.bytes
     taken = { end: dataOffset + entry.packedSize, last: entry, hasDescriptor: hasDescriptor(header) }
     if (taken.end > directory.offset) throw invalidEntry(entry.name, 'reaches into the directory')
-    entries.locate(number, dataOffset)
-    if (isEndless(header, entry)) endless.push(number)
+    entry.dataOffset = dataOffset
+    if (isEndless(header, entry)) endless.push(entry)
   })
   verifyGap(window, taken, directory.offset)
-  for (const number of endless) await slice.run(verifyFirstSignature(window, entries.locatedAt(number)))
-}
-
-/** Returns the numbers of all entries in the order of their local headers. */
-function inDataOrder(entries: ZipEntries): Uint32Array {
-  const numbers = Uint32Array.from({ length: entries.length }, (_, number) => number)
-  return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b))
+  for (const entry of endless) await slice.run(verifyFirstSignature(window, entry))
+  return directory.entries
 }
 
 /**

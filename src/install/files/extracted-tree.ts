@@ -1,10 +1,9 @@
 import type { PlannedSymlink } from '../../core/archive/policy.ts'
-import { PackedTexts } from '../../core/columns.ts'
 
 /** Files, symlinks and directories that an extraction created. All paths are relative to its target. */
-export interface ExtractedTree<Files extends ExtractedFiles = readonly ExtractedFile[]> {
+export interface ExtractedTree {
   /** In the order of the tree digest, which is computed more than once. */
-  readonly files: Files
+  readonly files: readonly ExtractedFile[]
   readonly symlinks: readonly PlannedSymlink[]
   readonly directories: readonly string[]
   /** Bytes of all files. */
@@ -13,16 +12,11 @@ export interface ExtractedTree<Files extends ExtractedFiles = readonly Extracted
   readonly flattened: string | null
 }
 
-/** An array, or a `FileList`, which takes less memory. */
-export interface ExtractedFiles extends Iterable<ExtractedFile> {
-  readonly length: number
-}
-
 /**
  * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
  * function is first called, because most plans name no file.
  */
-export function pathTest(files: ExtractedFiles): (path: string) => boolean {
+export function pathTest(files: readonly ExtractedFile[]): (path: string) => boolean {
   let paths: ReadonlySet<string> | undefined
   return path => {
     paths ??= pathsOf(files)
@@ -31,10 +25,8 @@ export function pathTest(files: ExtractedFiles): (path: string) => boolean {
 }
 
 /** Returns the paths of all files. */
-export function pathsOf(files: ExtractedFiles): ReadonlySet<string> {
-  const paths = new Set<string>()
-  for (const { path } of files) paths.add(path)
-  return paths
+export function pathsOf(files: readonly ExtractedFile[]): ReadonlySet<string> {
+  return new Set(files.map(({ path }) => path))
 }
 
 export interface ExtractedFile {
@@ -53,48 +45,6 @@ export interface ExtractedFile {
    * is in place.
    */
   readonly stamp?: string
-}
-
-/**
- * A fixed number of extracted files, in the order of their places. Each place is set once, in any order. A file is an
- * object only while it is used.
- */
-export class FileList implements Iterable<ExtractedFile> {
-  readonly length: number
-  readonly #texts = new PackedTexts()
-  readonly #rows: Uint32Array
-  readonly #sizes: Float64Array
-  readonly #modes: Uint16Array
-
-  constructor(length: number) {
-    this.length = length
-    this.#rows = new Uint32Array(length)
-    this.#sizes = new Float64Array(length)
-    this.#modes = new Uint16Array(length)
-  }
-
-  set(place: number, { path, size, mode, sha256, stamp = '' }: ExtractedFile): void {
-    this.#rows[place] = this.#texts.length
-    this.#sizes[place] = size
-    this.#modes[place] = mode
-    for (const text of [path, sha256, stamp]) this.#texts.add(text)
-  }
-
-  *[Symbol.iterator](): Generator<ExtractedFile, undefined> {
-    for (let place = 0; place < this.length; place++) yield this.#at(place)
-  }
-
-  #at(place: number): ExtractedFile {
-    const row = this.#rows[place] as number
-    const stamp = this.#texts.at(row + 2)
-    return {
-      path: this.#texts.at(row),
-      size: this.#sizes[place] as number,
-      mode: this.#modes[place] as ExtractedFile['mode'],
-      sha256: this.#texts.at(row + 1),
-      ...(stamp !== '' && { stamp }),
-    }
-  }
 }
 
 /** All files, symlinks and directories of a tree. */

@@ -159,6 +159,6 @@ export function findExposureOf(found: Stats, us: number): 'type' | 'owner' | 'mo
 }
 
 /** True if users other than the owner have any access to a file or directory. */
-export function isOpenToOthers({ mode }: Stats): boolean {
+function isOpenToOthers({ mode }: Stats): boolean {
   return (mode & GROUP_AND_OTHERS) !== 0
 }

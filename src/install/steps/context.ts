@@ -4,7 +4,7 @@ import { monotonicMs } from '../../core/log.ts'
 import { isInstallStep, isMarkerStep, placeOfInstall } from '../../core/plan/binding.ts'
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/step.ts'
-import type { ExtractedFiles, ExtractedTree } from '../files/extracted-tree.ts'
+import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { type Place, placeName } from '../host/layout.ts'
 import type { ReplacingPart } from '../host/previous-install.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/rows.ts'
@@ -84,7 +84,7 @@ export function requireEntry<T extends object>(entry: T | undefined, name: strin
 }
 
 /** The contents of a tree. */
-export type PartTree = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
+export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>
 
 /** The settings that a part reads, by name. */
 export interface PartEnvironment {

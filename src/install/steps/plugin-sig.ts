@@ -9,7 +9,7 @@ import { cleanForeignText } from '../../core/text.ts'
 import { comparePaths, inTreeOrder } from '../../core/trust/tree-digest.ts'
 import { writeNewFile } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
-import type { ExtractedFiles, ExtractedTree } from '../files/extracted-tree.ts'
+import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { pathExistsSync, walkTree } from '../files/walk.ts'
 import type { FindRecorded } from '../trees/record.ts'
@@ -116,7 +116,7 @@ function escapeNonAscii(json: string): string {
 }
 
 interface PluginToSign extends StagedPlugin {
-  tree: Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
+  tree: Pick<ExtractedTree, 'files' | 'symlinks'>
   /** The directory that the plugin replaces, or whose kept paths the plugin takes. */
   installed: string
   keepPaths: readonly string[]
@@ -144,7 +144,7 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   const sha256 = hash('sha256', text)
   const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644 as const, sha256 }
   return {
-    files: inTreeOrder([...[...tree.files].filter(isOther), signature]),
+    files: inTreeOrder([...tree.files.filter(isOther), signature]),
     symlinks: tree.symlinks.filter(isOther),
   }
 }

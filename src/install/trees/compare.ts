@@ -1,6 +1,5 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { posix } from 'node:path'
-import { PackedTexts } from '../../core/columns.ts'
 import { isBelow } from '../../core/identifiers.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { FileDigester, TimeSlice } from '../files/time-slice.ts'
@@ -176,14 +175,12 @@ function* pairUp(record: Iterable<RecordedItem>, tree: Iterator<FoundItem | unde
  * has changed.
  */
 export class TreeStamps {
-  /** Paths, each followed by its stamp. */
-  readonly #seen = new PackedTexts()
+  readonly #seen: { readonly path: string; readonly stamp: string }[] = []
   #inRoot = 0
 
   /** For a directory, `stamp` must be from before the directory was listed. */
   see(path: string, stamp: string): void {
-    this.#seen.add(path)
-    this.#seen.add(stamp)
+    this.#seen.push({ path, stamp })
     if (!path.includes('/')) this.#inRoot += 1
   }
 
@@ -198,8 +195,7 @@ export class TreeStamps {
       if (!lstatSync(root).isDirectory()) return false
       const isKept = isBelow(keepPaths)
       if (readdirSync(root).filter(name => !isKept(name)).length !== this.#inRoot) return false
-      for (let at = 0; at < this.#seen.length; at += 2) {
-        const [path, stamp] = [this.#seen.at(at), this.#seen.at(at + 1)]
+      for (const { path, stamp } of this.#seen) {
         if (slice.isOver()) await slice.giveBack()
         if (stampOf(lstatSync(`${root}/${path}`, { bigint: true })) !== stamp) return false
       }

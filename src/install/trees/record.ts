@@ -16,7 +16,7 @@ import { errnoOf } from '../../core/errors.ts'
 import { isBelow } from '../../core/identifiers.ts'
 import { comparePaths, inTreeOrder, treeDigest } from '../../core/trust/tree-digest.ts'
 import { syncDirectory, syncFile, temporaryName } from '../files/durable.ts'
-import type { ExtractedFiles, ExtractedTree } from '../files/extracted-tree.ts'
+import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { describeItemSync, type TreeItem } from '../files/walk.ts'
@@ -139,7 +139,7 @@ function openIfPresentSync(layout: Layout, record: string | undefined): number |
   }
 }
 
-type ExtractedContents = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
+type ExtractedContents = Pick<ExtractedTree, 'files' | 'symlinks'>
 
 /**
  * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
@@ -165,7 +165,7 @@ export function* itemsOf(
 
 function* linkItems({ files, symlinks }: ExtractedContents, stampOf: StampOf): Generator<RecordedItem, undefined> {
   if (symlinks.length === 0) return
-  const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]))
+  const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
   for (const symlink of inTreeOrder(symlinks)) {
     const { path, target, file } = symlink
     yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) }

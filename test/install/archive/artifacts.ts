@@ -12,7 +12,7 @@ import {
   verifySealedSignature,
 } from '../../../src/core/trust/signature.ts'
 import { checkEd25519, type OpenedArtifact, unseal } from '../../../src/install/archive/sealed.ts'
-import type { ExtractedFile, ExtractedFiles, ExtractedTree } from '../../../src/install/files/extracted-tree.ts'
+import type { ExtractedFile, ExtractedTree } from '../../../src/install/files/extracted-tree.ts'
 
 export const DEK = Buffer.alloc(32, 7)
 const NONCE = Buffer.alloc(12, 9)
@@ -78,6 +78,6 @@ function verifySigned(fd: number, bytes: Uint8Array): VerifiedArtifact {
 }
 
 /** Returns a tree without its files' inodes and times, which differ from extraction to extraction. */
-export function withoutStamps({ files, ...tree }: ExtractedTree<ExtractedFiles>): ExtractedTree {
-  return { ...tree, files: Array.from(files, ({ stamp: _, ...file }): ExtractedFile => file) }
+export function withoutStamps({ files, ...tree }: ExtractedTree): ExtractedTree {
+  return { ...tree, files: files.map(({ stamp: _, ...file }): ExtractedFile => file) }
 }

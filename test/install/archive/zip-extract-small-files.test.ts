@@ -5,7 +5,6 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { constants, crc32, deflateRawSync } from 'node:zlib'
-import { PlannedFiles } from '../../../src/core/archive/planned-tree.ts'
 import { ArchiveError } from '../../../src/core/errors.ts'
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../../src/core/identifiers.ts'
 import { ReadWindow } from '../../../src/install/archive/pieces.ts'
@@ -15,7 +14,7 @@ import {
   extractZip,
   readInBatches,
 } from '../../../src/install/archive/zip-extract.ts'
-import { ZipEntries, type ZipPacking } from '../../../src/install/archive/zip-listing.ts'
+import type { LocatedZipEntry, ZipPacking } from '../../../src/install/archive/zip-listing.ts'
 import { buildZip, file, type ZipItem } from '../../archives/zip-builder.ts'
 import { inTemporaryDirectory, withVerifiedArtifact } from './artifacts.ts'
 
@@ -81,30 +80,20 @@ describe('readInBatches', () => {
       const path = join(directory, 'archive')
       writeFileSync(path, NOISE)
       const fd = openSync(path, 'r')
-      const entries = new ZipEntries()
-      for (let at = 0; at < 12; at++) addEntryAt(entries, at * 200_000)
+      // The data need not be a valid deflate stream: it only has to be read.
+      const packing = { method: 'deflated' as const, size: 10, packedSize: 200_000, crc: 0, headerOffset: 0 }
+      const entries = Array.from({ length: 12 }, (_, at) => ({ ...packing, name: `f${at}`, dataOffset: at * 200_000 }))
+      const files = entries.map(({ name, size }, entry) => ({ path: name, mode: 0o644 as const, size, entry }))
       truncateSync(path, 700_000)
       const window = new ReadWindow({ fd, size: NOISE.length })
       const read = async (): Promise<void> => {
-        for await (const _ of readInBatches({ window, entries }, allFiles(entries))) await setImmediate()
+        for await (const _ of readInBatches({ window, entries }, files)) await setImmediate()
       }
       await assert.rejects(read(), { code: 'invalid_archive' })
       closeSync(fd)
     })
   })
 })
-
-/** Adds an entry whose data need not be a valid deflate stream: the data only has to be read. */
-function addEntryAt(entries: ZipEntries, dataOffset: number): void {
-  const packing = { method: 'deflated' as const, size: 10, packedSize: 200_000 }
-  entries.add({ ...packing, name: `f${dataOffset}`, crc: 0, headerOffset: 0 })
-  entries.locate(entries.length - 1, dataOffset)
-}
-
-function allFiles({ length }: ZipEntries): PlannedFiles {
-  const at = (place: number) => ({ path: `f${place}`, mode: 0o644 as const, size: 10, entry: place, place })
-  return new PlannedFiles({ length, at, entryAt: place => place, sizeAt: () => 10 })
-}
 
 interface Packed {
   packed: Buffer
@@ -141,12 +130,12 @@ async function inflate(items: readonly Packed[]): Promise<Buffer | undefined> {
     const between = Buffer.from('between')
     writeFileSync(path, Buffer.concat(items.flatMap(({ packed }) => [between, packed])))
     let end = 0
-    const entries = new ZipEntries()
+    const entries: LocatedZipEntry[] = []
     for (const [number, { packed, size, crc }] of items.entries()) {
       const packing = { method: 'deflated' as const, size, packedSize: packed.length }
       assert.ok(canInflateTogether(packing))
-      entries.add({ ...packing, name: `file-${number}`, crc: crc | 0, headerOffset: 0 })
-      entries.locate(number, end + between.length)
+      const dataOffset = end + between.length
+      entries.push({ ...packing, name: `file-${number}`, crc: crc | 0, headerOffset: 0, dataOffset })
       end += between.length + packed.length
     }
     const fd = openSync(path, 'r')
