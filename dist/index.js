@@ -38014,7 +38014,7 @@ function readStartInside(workspace, path, maxBytes) {
  */
 function leadsIntoRoot(path, root) {
     const there = tryToStat(root);
-    if (there === undefined)
+    if (there?.isDirectory() !== true)
         return false;
     const { way, end } = walkPath(path);
     return [...way, ...(end === undefined ? [] : [end])].some(({ stat }) => stat.ino === there.ino && stat.dev === there.dev);
@@ -42853,6 +42853,8 @@ class ProjectFlow {
         await deployment.enter('verifying_signature');
         const verified = await verifySealed(deployment, offer, sealed);
         acceptProjectVersion(deployment, { version: offer.version, sha256: verified.sha256 });
+        // The download may have taken long: the host must prove writable when the key is requested.
+        checkInstalledParts(deployment);
         await deployment.enter('obtaining_key');
         const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
         tools.log.did('the hub allows this deployment');

@@ -76,6 +76,8 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     await deployment.enter('verifying_signature')
     const verified = await verifySealed(deployment, offer, sealed)
     acceptProjectVersion(deployment, { version: offer.version, sha256: verified.sha256 })
+    // The download may have taken long: the host must prove writable when the key is requested.
+    checkInstalledParts(deployment)
     await deployment.enter('obtaining_key')
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
     tools.log.did('the hub allows this deployment')

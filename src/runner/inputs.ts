@@ -291,7 +291,7 @@ function readStartInside(workspace: string, path: string, maxBytes: number): str
  */
 export function leadsIntoRoot(path: string, root: string): boolean {
   const there = tryToStat(root)
-  if (there === undefined) return false
+  if (there?.isDirectory() !== true) return false
   const { way, end } = walkPath(path)
   return [...way, ...(end === undefined ? [] : [end])].some(
     ({ stat }) => stat.ino === there.ino && stat.dev === there.dev,
