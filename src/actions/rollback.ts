@@ -121,7 +121,6 @@ function namesSlugForId(read: InputReader): boolean {
   return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name))
 }
 
-/** Reads the plugin or service that `kind` and `id` name, or the project that `project-id` names. */
 function readSubject(read: InputReader, isSlugForId: boolean): RollbackSubject | undefined {
   const isNamed = read.isGiven('id') || read.isGiven('project-id')
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')

@@ -41,7 +41,6 @@ export interface StatusInputs extends GivenInputs {
 const MAX_OUTPUT_CHARS = 100_000
 const MAX_LOGGED_PARTS = 500
 
-/** The outputs of a step that learned nothing. */
 const UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' }
 
 /** The status action: reports what is installed on this host, and whether its files are unchanged. Changes nothing. */
@@ -170,7 +169,6 @@ function driftEntries(parts: readonly InspectedPart[]): DriftDetails[] {
   return parts.filter(isPartDrifted).map(part => driftEntry(part, room))
 }
 
-/** The list in which the output names a path, keyed by how the path differs. */
 const LIST_OF = {
   added: 'added',
   removed: 'removed',

@@ -45,7 +45,6 @@ import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner
 
 /** The name of the state in which the main step saves the path of its private folder, for the post step. */
 const FOLDER_STATE = 'folder'
-/** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.')
 
 /** The source of the artifact; `none` is a check of the operator's files alone. */
@@ -129,7 +128,6 @@ const ARTIFACT_SETTINGS = {
 const FILE_INPUTS = ['artifact-path', 'signature']
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key']
 const HUB_SECRETS = ['api-key', 'signing-secret']
-/** The inputs that are required to fetch an artifact from a hub and verify it. */
 const HUB_NEEDS = ['hub-url', 'slug', ...HUB_SECRETS]
 
 function modeOf(read: InputReader): Mode {
@@ -147,7 +145,6 @@ function artifactInputsGiven(read: InputReader): string[] {
   return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)]
 }
 
-/** Refuses to check what a hub serves if inputs for that check are missing. The message names those inputs. */
 function requireHub(read: InputReader): void {
   const missing = HUB_NEEDS.filter(name => !read.isGiven(name))
   if (missing.length === 0) return

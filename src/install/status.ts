@@ -96,7 +96,6 @@ interface InspectionTools {
   readonly signal: AbortSignal
 }
 
-/** The maximum number of differing paths to list. */
 const MAX_PATHS = 2000
 /** The maximum number of times to examine a host that changes during the examination. */
 const MAX_ATTEMPTS = 3

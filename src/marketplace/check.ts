@@ -87,10 +87,7 @@ async function runHealthchecks(deployment: InstalledCheck, plan: ReadyArtifactPl
   }
 }
 
-/**
- * Returns the row of a place if the row matches the request. Throws DeploymentError `not_installed` if it does not.
- * Also throws as `requireAtRest` does.
- */
+/** Returns the row of a place if the row matches the request. Throws DeploymentError `not_installed` if it does not. */
 async function requireInstalled(deployment: InstalledCheck, place: Place): Promise<InstalledRow> {
   const { host, layout, request, tools } = deployment
   await requireAtRest(host, tools.signal)

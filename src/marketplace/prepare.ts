@@ -131,8 +131,7 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
 
 /**
  * Determines the artifact's version, and extracts the artifact into `folder` unless the same bytes are installed and
- * intact. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`. Also throws as `unpackArtifact`
- * and `decideVersion` do.
+ * intact. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
  */
 export async function extractArtifact(
   deployment: ArtifactDeployment,
@@ -173,7 +172,7 @@ function isInstalledVersion({ previous: { installed } }: ArtifactTarget, version
 
 /**
  * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to install,
- * with the steps in order. Throws PlanError `invalid_plan`. Also throws as `signForHost` does.
+ * with the steps in order. Throws PlanError `invalid_plan`.
  */
 export async function orderArtifact(
   deployment: ArtifactDeployment,
@@ -281,10 +280,7 @@ export function verifyServed(
   return verified
 }
 
-/**
- * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws as `extractZip` and
- * `readPluginYaml` do.
- */
+/** Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. */
 export async function unpackArtifact(
   { request, tools }: Checking,
   verified: VerifiedArtifact,
@@ -305,10 +301,7 @@ interface ChosenPlace {
   readonly chosenBy: Chooser
 }
 
-/**
- * Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds.
- * Throws as `readInstalled` and `requireSafeDestination` do.
- */
+/** Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds. */
 function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifactPlan): ChosenPlace {
   const { host, layout, shelf, request, tools } = deployment
   if (shelf === 'extensions') return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' }
@@ -469,7 +462,7 @@ export async function fetchArtifact(deployment: ArtifactDeployment, fd: number):
 /**
  * Fetches the requested version without recording it. With `latest`, the hub chooses the version. If the hub holds back
  * or has yanked the version that it lists as its latest, it may serve another one. For a private plugin, the hub lists
- * no version. Throws what the client throws.
+ * no version.
  */
 export async function fetchRequested(fetching: Fetching): Promise<FetchedVersion> {
   const { version } = fetching.request

@@ -37,10 +37,7 @@ export interface AnswerHead {
   server?: string
 }
 
-/**
- * Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. Throws what those rules,
- * `withDeadline` and `receive` throw.
- */
+/** Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. */
 export async function makeCall<T extends AnswerHead>(
   call: Call<T>,
   settings: WireSettings,
@@ -95,7 +92,7 @@ interface Hop {
  * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Permanently drops the credentials, `authorization`
  * and `cookie` at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that
  * the policy refuses, and ArtifactError `bad_response` for a redirect without a usable target, a loop or too many
- * redirects. Also throws what `open` throws.
+ * redirects.
  */
 async function followRedirects(
   start: Hop,

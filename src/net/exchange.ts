@@ -38,7 +38,7 @@ export interface Exchange {
    * messages are sent to the hub.
    */
   foreign: boolean
-  /** The body's bytes as they arrive; a slow reader slows the server down. Throws as `openExchange` does. */
+  /** The body's bytes as they arrive; a slow reader slows the server down. */
   body: AsyncIterable<Buffer>
   /** Ends the connection, even when part of the body is still to come. */
   close: () => void

@@ -86,7 +86,7 @@ interface AnswerText {
   cut: boolean
 }
 
-/** Keeps at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
+/** Keeps at most `maxBytes` of an answer's body, and nothing of an encoded body. */
 export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BODY_BYTES): Promise<AnswerText> {
   if (isEncoded(exchange)) {
     exchange.close()

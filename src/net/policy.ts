@@ -61,10 +61,7 @@ export class AddressPolicy {
     if (this.#isRefused(address, granted)) throw reachesThisHost(server)
   }
 
-  /**
-   * Judges a URL whose host name a proxy resolves. This host can judge only an address or a local name. Throws as
-   * `verifyLiteral` does.
-   */
+  /** Judges a URL whose host name a proxy resolves. This host can judge only an address or a local name. */
   async verifyProxied(url: URL, hub: URL, server = url.origin): Promise<void> {
     await this.verifyLiteral(url, hub, server)
     if (isLocalName(url.hostname) && !isLocalName(hub.hostname)) throw reachesThisHost(server)

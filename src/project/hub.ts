@@ -72,9 +72,9 @@ interface OutgoingReport extends ReportLimits {
 /**
  * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
  * except that `sendReport` returns that answer. Any other answer that does not match the contract becomes
- * `bad_response`. Also throws what the wire throws. A call without a token authenticates first, and a call whose token
- * may have expired authenticates once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project
- * id or version that must not become part of a path.
+ * `bad_response`. A call without a token authenticates first, and a call whose token may have expired authenticates
+ * once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not
+ * become part of a path.
  */
 export function createProjectClient({ wire, reportWire }: HubWires, access: ProjectAccess): ProjectClient {
   const session = new HubSession(access, wire)

@@ -43,8 +43,8 @@ interface SuppliedPart extends PlacedTree {
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
  * rules and by the part's `sha256`, if the signed manifest gives one. Returns a map from the name of each part to the
- * fetched part. Leaves out each part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError
- * `content_mismatch`, `not_a_plugin` or `invalid_manifest`.
+ * fetched part. Leaves out each part that `findUnchanged` finds. Throws ArtifactError `content_mismatch`,
+ * `not_a_plugin` or `invalid_manifest`.
  */
 export async function fetchParts(
   deployment: ProjectDeployment,

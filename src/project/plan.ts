@@ -27,7 +27,7 @@ import {
  * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from
  * elsewhere, and signs plugins for this host. Throws ConfigError `invalid_plan` or `invalid_host_config`, ArtifactError
  * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full`
- * or `step_failed` (any other system error). Also throws as `fetchParts` does.
+ * or `step_failed` (any other system error).
  */
 export async function orderProject(
   deployment: ProjectDeployment,

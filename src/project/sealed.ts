@@ -229,8 +229,8 @@ interface Offer {
 
 /**
  * Chooses the version and asks the hub to describe its artifact; downloads nothing. Throws SignatureError
- * `untrusted_signer` if the hub names a signer whose key is not pinned, DeploymentError `downgrade_refused` for a
- * `latest` that is older than the installed version or cannot be compared with it, and what the client throws.
+ * `untrusted_signer` if the hub names a signer whose key is not pinned, and DeploymentError `downgrade_refused` for a
+ * `latest` that is older than the installed version or cannot be compared with it.
  */
 export async function requestArtifact(deployment: ProjectDeployment): Promise<Offer> {
   const { request, client, tools } = deployment
@@ -340,8 +340,7 @@ export async function noteInstalledVersion(deployment: ProjectDeployment): Promi
 /**
  * Checks the host as far as possible before the artifact's content is known: the extensions' directory, and the
  * directories of the installed parts. If none of these parts is a plugin, also checks the usual plugins directory.
- * Ignores the plugins directory that the host framework's own file names, because a project does not use it. Throws as
- * `checkHost` does.
+ * Ignores the plugins directory that the host framework's own file names, because a project does not use it.
  */
 export function checkInstalledParts(deployment: ProjectDeployment): void {
   const { layout, request } = deployment

@@ -122,7 +122,7 @@ function requireRestorable(rollback: RunningRollback, part: TargetPart | Install
   requireMovableTree(layout, { root, keepPaths: part.keepPaths })
 }
 
-/** Finds the snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
+/** Finds the snapshot of one plugin or service that is installed. */
 async function findPartTarget(rollback: RunningRollback, place: Place, row: InstalledRow): Promise<RollbackTarget> {
   requireOwnPart(row, { place, slug: rollback.record.facts.slug })
   const origin = { contract: row.contract, slug: row.slug }

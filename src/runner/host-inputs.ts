@@ -75,7 +75,6 @@ export function readLimits(read: InputReader) {
 }
 
 const MAX_CA_BYTES = 1024 * 1024
-/** The name by which this action identifies itself in requests to a hub. */
 const USER_AGENT = 'hub-deploy'
 
 /** The settings that all requests to a hub share. */

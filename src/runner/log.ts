@@ -5,7 +5,6 @@ import { cleanForeignText, durationInWords } from '../core/text.ts'
 const MAX_LINE_CHARS = 4000
 /** A group that ends sooner than this is written in one go, and its title says what the group did. */
 const TITLE_WITHIN_MS = 500
-/** The number of notes that a summary may repeat. */
 const MAX_NOTES = 100
 
 /** A notice or warning of a run, as it was logged. */

@@ -36,7 +36,6 @@ interface TreeReading {
  * Writes a tree of the repository to `target`, with exactly the bytes that were committed, and with the modes, limits
  * and order of an extraction. Checks the whole listing and the free space first. Throws ArchiveError `empty_artifact`
  * or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or `step_failed`, and the signal's reason.
- * Also throws as `listTree` and `HostGit` do.
  */
 export async function readTree(reading: TreeReading, tree: string): Promise<ExtractedTree> {
   const { git, target, limits, signal } = reading
@@ -138,8 +137,7 @@ const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/
 
 /**
  * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive` (also for a submodule) or `archive_too_large`. Also
- * throws as `HostGit.read` does.
+ * attributes have no effect. Throws ArchiveError `unsafe_archive` (also for a submodule) or `archive_too_large`.
  */
 async function listTree(git: HostGit, tree: string, { rules, slice }: Listed): Promise<GitListing> {
   const listing = new ArchiveListing(rules)

@@ -28,10 +28,9 @@ const SPARE_BYTES = 64 * 1024 * 1024
 
 /**
  * Uses the host's git to fetch the tree of a commit, or a directory of that tree. The tree is written below `folder`,
- * which is private and empty at first. Nothing in the repository is run or interpreted. Throws what `fetchCommit`,
- * `readTree`, `HostGit` and the address rules throw. Also throws ArtifactError `invalid_manifest` for a subdirectory
- * that the tree does not have, ArtifactError `unpinned_source` for a tree that its digest does not cover, and
- * DeploymentError `disk_full`.
+ * which is private and empty at first. Nothing in the repository is run or interpreted. Throws ArtifactError
+ * `invalid_manifest` for a subdirectory that the tree does not have, ArtifactError `unpinned_source` for a tree that
+ * its digest does not cover, and DeploymentError `disk_full`.
  */
 export async function fetchGitTree(
   { request, tools }: { request: SourceRequest; tools: SourceTools },
@@ -146,7 +145,7 @@ interface CommitFetch {
  * Fetches one commit without its history into an empty repository, and returns the commit's id. One connection both
  * resolves and fetches the ref, so the ref cannot move in between. Git itself checks that objects match their ids.
  * Throws ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
- * `authentication_failed`, ArchiveError `archive_too_large`, and what `HostGit` throws.
+ * `authentication_failed`, or ArchiveError `archive_too_large`.
  */
 async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promise<string> {
   const { git } = fetch

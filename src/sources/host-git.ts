@@ -59,7 +59,7 @@ export class HostGit {
 
   /**
    * Throws DeploymentError `source_not_supported` if git does not run on this host, if git is older than
-   * `LEAST_VERSION`, or if this host cannot set the limits. Also throws as `run` does.
+   * `LEAST_VERSION`, or if this host cannot set the limits.
    */
   async verifyVersion(): Promise<void> {
     const end = await this.run({ args: ['version'] })
@@ -84,16 +84,13 @@ export class HostGit {
     return end
   }
 
-  /** Returns the one line that a command prints; undefined if the command fails. Throws as `run` does. */
+  /** Returns the one line that a command prints; undefined if the command fails. */
   async line(call: GitCall): Promise<string | undefined> {
     const end = await this.run(call)
     return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined
   }
 
-  /**
-   * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails.
-   * Also throws as `run` does.
-   */
+  /** Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails. */
   async read<Read>(call: GitCall, consume: (stdout: AsyncIterable<Buffer>) => Promise<Read>): Promise<Read> {
     const input = call.input === undefined ? {} : { input: call.input }
     const { end, read } = await readChild({ ...this.#request(call), ...input }, consume)

@@ -53,7 +53,6 @@ interface PartFetching {
  * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws
  * SignatureError, ArtifactError `version_mismatch`, `no_published_version`, `version_reused` or `invalid_manifest`
  * (also for a subdirectory that the artifact does not have), and DeploymentError `downgrade_refused` or `disk_full`.
- * Also throws what the marketplace's client and `unpackArtifact` throw.
  */
 async function fetchFromMarketplace(
   { request, tools }: PartFetching,

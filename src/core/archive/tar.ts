@@ -177,7 +177,6 @@ export class TarReader {
   #announcedBytes = 0
   #extensionBytes = 0
   #member: OpenMember | null = null
-  /** The number of padding bytes still to come. */
   #padding = 0
   #bytes = 0
   #endBlocks = 0
@@ -318,7 +317,6 @@ interface Announced {
   readonly linkName?: Buffer
 }
 
-/** The largest number with eleven octal digits. */
 const MAX_USTAR_SIZE = 0o77777777777
 
 /** True if a member is the archive's root, `./` or `.`, which an extraction does not create. */
@@ -488,7 +486,6 @@ function isDigit(byte: number | undefined): boolean {
   return byte !== undefined && byte >= ZERO && byte <= NINE
 }
 
-/** Finds the sign between a key and its value. */
 function indexOfEquals(body: Buffer, start: number, end: number): number {
   if (end > body.length) throw malformed('record')
   let at = start

@@ -52,7 +52,6 @@ function stepsOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostC
   ]
 }
 
-/** Returns the facts that the host config contains about an id. */
 function knownOf(id: string, hostConfig: HostConfig | undefined) {
   const check = hostConfig?.plugins.get(id)?.healthcheck
   const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS

@@ -293,7 +293,6 @@ function privateKey(line: number): ConfigError {
   )
 }
 
-/** The prime of the curve's field, 2^255 - 19. */
 const FIELD_PRIME = 2n ** 255n - 19n
 const SIGN_BIT = 2n ** 255n
 const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n

@@ -300,7 +300,6 @@ function isTooDeep(open: readonly CST.Token[]): boolean {
   return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS
 }
 
-/** Thrown when the text exceeds a limit. */
 class Excess {
   readonly message: string
   readonly offset: number

@@ -36,7 +36,6 @@ export class PieceReader {
 
   /**
    * Yields `length` bytes from `position`, in parts as they arrive. A part is valid until the next one is requested.
-   * Throws as `read` does.
    */
   async *stream(position: number, length: number): AsyncGenerator<Buffer> {
     const end = position + length
@@ -76,7 +75,6 @@ export function readExactly(fd: number, buffer: Buffer, position: number): void 
 
 /**
  * Fills `buffer` from the beginning of the file. Reads in the thread pool, because reading many bytes takes a while.
- * Throws as `readExactly` does.
  */
 export async function readWhole(fd: number, buffer: Buffer): Promise<void> {
   for (let at = 0; at < buffer.length; ) {
@@ -136,7 +134,6 @@ export class ReadWindow {
   }
 }
 
-/** The number of chunks that a stream unpacks ahead of its reader. */
 const CHUNKS_AHEAD = 4
 
 /**
@@ -152,8 +149,7 @@ export function unpackingAhead(chunkSize: number) {
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
  * next one is requested. Two alternating buffers are enough for the input: by the time an input piece is requested, the
  * stream has used up the input piece before the previous one. If the packed data ends before the pieces do, the output
- * ends with the packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or
- * the pieces throw.
+ * ends with the packed data, and the stream's `bytesWritten` shows how many bytes were used.
  */
 export async function* unpack(stream: Transform, pieces: Iterable<Buffer>): AsyncGenerator<Buffer> {
   void feed(stream, pieces)

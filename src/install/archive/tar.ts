@@ -46,7 +46,7 @@ export async function extractTar(opened: OpenedArtifact, request: TarExtractionR
 /**
  * Throws DeploymentError `disk_full` unless there is room for all that will be written. It is enough if there is room
  * for the largest tree that the limits and the declared size allow. If there is less room, makes an extra pass over the
- * tar to find out what its entries need. That pass throws as `readTar` does.
+ * tar to find out what its entries need.
  */
 async function requireRoom(extraction: TarExtraction): Promise<void> {
   const { target, limits, opened } = extraction
@@ -214,10 +214,7 @@ class TarParts {
     return this.#tar.isComplete
   }
 
-  /**
-   * Returns the next part that has arrived, or undefined if only `wait` can tell whether there is another one. Throws
-   * what a TarReader throws.
-   */
+  /** Returns the next part that has arrived, or undefined if only `wait` can tell whether there is another one. */
   take(): TarPart | undefined {
     try {
       const { value, done } = this.#arrived.next()
@@ -228,10 +225,7 @@ class TarParts {
     }
   }
 
-  /**
-   * Returns the next part once it has arrived; undefined after the last part, and after an error. Throws what the
-   * pieces throw and what a TarReader throws.
-   */
+  /** Returns the next part once it has arrived; undefined after the last part, and after an error. */
   async wait(): Promise<TarPart | undefined> {
     for (let part = this.take(); ; part = this.take()) {
       if (part !== undefined || this.#isOver) return part

@@ -52,8 +52,8 @@ export function placesIn(changes: readonly Change[]): Place[] {
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
  * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
- * path to be created is taken. Also throws as `requireFree` does. An impossible change must not be announced, because
- * undoing it might move the host's own files.
+ * path to be created is taken. An impossible change must not be announced, because undoing it might move the host's own
+ * files.
  */
 export async function announceable(root: string, change: PlannedChange): Promise<Change> {
   if (change.type === 'move') return { ...change, ...(await identify(root, change)) }
@@ -95,7 +95,6 @@ export async function applyChanges(
   }
 }
 
-/** Makes moves durable, and closes the folders that are open for them. */
 async function syncAndClose(open: HeldEnds[]): Promise<void> {
   await syncFolders(open)
   for (const ends of open.splice(0)) ends.close()

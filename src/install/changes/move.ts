@@ -35,7 +35,7 @@ export type Identity = Pick<Move, 'ino' | 'times'>
 
 /**
  * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
- * `step_failed` if the source is missing, and as `requireFree` does.
+ * `step_failed` if the source is missing.
  */
 export async function identify(root: string, move: PlannedMove): Promise<Identity> {
   requireFree(root, move)

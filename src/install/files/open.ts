@@ -35,7 +35,6 @@ export interface OpenDirectory {
   close(): void
 }
 
-/** Enough for the system's description of a descriptor. */
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024
 
 /**

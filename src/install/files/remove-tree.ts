@@ -56,7 +56,6 @@ interface Inner {
   readonly depth: number
 }
 
-/** The removal of one tree from the directory `top`. */
 class TreeRemoval {
   readonly #top: OpenDirectory
   readonly #slice = new TimeSlice()

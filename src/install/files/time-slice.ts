@@ -36,7 +36,7 @@ export class TimeSlice {
     this.#endsAt = monotonicMs() + SLICE_MS
   }
 
-  /** Calls `act` with each item. Lets the event loop turn whenever the slice is over. Throws as `giveBack` does. */
+  /** Calls `act` with each item. Lets the event loop turn whenever the slice is over. */
   async forEach<Item>(items: Iterable<Item>, act: (item: Item) => void): Promise<void> {
     for (const item of items) {
       act(item)
@@ -44,10 +44,7 @@ export class TimeSlice {
     }
   }
 
-  /**
-   * Does work that pauses at each `yield`, where the slice may end. Returns the result of the work. Throws as
-   * `giveBack` does.
-   */
+  /** Does work that pauses at each `yield`, where the slice may end. Returns the result of the work. */
   async run<Result>(work: Generator<void, Result>): Promise<Result> {
     for (;;) {
       const step = work.next()
@@ -56,7 +53,7 @@ export class TimeSlice {
     }
   }
 
-  /** Passes on the pieces. Lets the event loop turn before a piece if the slice is over. Throws as `giveBack` does. */
+  /** Passes on the pieces. Lets the event loop turn before a piece if the slice is over. */
   async *pace(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const piece of pieces) {
       if (this.isOver()) await this.giveBack()

@@ -15,7 +15,6 @@ import { comparePaths } from '../../core/trust/tree-digest.ts'
 
 /** Directories up to this size, with a few thousand entries at most, are read at once. */
 const MAX_BYTES_AT_ONCE = 64 * 1024
-/** The number of entries that are listed between two pauses. */
 const LISTED_AT_ONCE = 2000
 /** The approximate number of names to list before the first item is yielded. A service may have created millions. */
 const MAX_LISTED_AHEAD = 30_000

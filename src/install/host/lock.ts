@@ -68,8 +68,8 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
 
 /**
  * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
- * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and
- * throws the signal's reason once the signal is aborted.
+ * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws the signal's reason once the
+ * signal is aborted.
  */
 export async function describeLiveHolder(path: string, signal?: AbortSignal): Promise<string | undefined> {
   const found = readLock(path)

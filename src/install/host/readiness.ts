@@ -57,9 +57,9 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
 
 /**
  * Checks in advance that this run can switch versions in a place. The place's shelf must pass `checkShelf`, and this
- * run must be able to move the place's current content. Throws as `checkShelf` and `requireSwitchable` do. Also throws
- * DeploymentError `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the
- * current content is a directory that this user cannot write to.
+ * run must be able to move the place's current content. Throws DeploymentError `host_not_writable` if anything but a
+ * directory is at the path for the place's snapshots, or if the current content is a directory that this user cannot
+ * write to.
  */
 export function checkHost(host: SwitchingHost, place: Place): void {
   const { layout } = host
@@ -78,8 +78,7 @@ export function checkHost(host: SwitchingHost, place: Place): void {
  * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
  * switches versions. Also checks that there is space for this action's own records.
  *
- * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error. Also throws
- * as `openDirectorySync` does.
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error.
  */
 export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
   try {

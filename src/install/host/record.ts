@@ -40,8 +40,7 @@ const held = new Map<string, HostRecord>()
 
 /**
  * Reads the record once, because this process has locked the host. Until `releaseHostRecord`, this process uses that
- * record with its own changes, and anything that another process writes to the file has no effect. Throws as
- * `readRecordFile` does.
+ * record with its own changes, and anything that another process writes to the file has no effect.
  */
 export function holdHostRecord(layout: Layout): void {
   held.set(layout.installed, readRecordFile(layout))
@@ -58,8 +57,7 @@ export function readInstalled(layout: Layout): readonly InstalledRow[] {
 
 /**
  * Returns the parts that are installed on this host and the removed ones with their snapshots, or an empty record if
- * there is none. Every name in the record is safe in a path, and each part is listed once. Throws as `readRecordFile`
- * does.
+ * there is none. Every name in the record is safe in a path, and each part is listed once.
  */
 export function readHostRecord(layout: Layout): HostRecord {
   return held.get(layout.installed) ?? readRecordFile(layout)

@@ -41,7 +41,7 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
 
 /**
  * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
- * even two mounts of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
+ * even two mounts of one file system. Throws DeploymentError `host_not_writable`.
  */
 export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place, 'shelf' | 'directory'>): void {
   const path = nearestDirectory(join(layout.root, directory))

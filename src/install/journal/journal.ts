@@ -34,7 +34,7 @@ export async function startJournal(path: string, begin: BeginRecord, redact: Red
   return continueJournal(path, 1, redact)
 }
 
-/** Opens a dead run's journal to append after its last complete record. Throws as `readJournal` does. */
+/** Opens a dead run's journal to append after its last complete record. */
 export function openJournal(path: string, redact: Redact = text => text): Journal {
   return continueJournal(path, readJournal(path)?.length ?? 0, redact)
 }

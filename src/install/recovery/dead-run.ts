@@ -180,10 +180,7 @@ export async function findUnended(host: HostContext, signal: AbortSignal): Promi
   return other
 }
 
-/**
- * Finds the same run as `findUnended`, even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords`
- * do.
- */
+/** Finds the same run as `findUnended`, even if it cannot be recovered. */
 export async function readUnended(layout: Layout, signal: AbortSignal): Promise<Unended | undefined> {
   if (!pathExistsSync(layout.journal)) return undefined
   const holder = await describeLiveHolder(layout.lock, signal)

@@ -109,7 +109,7 @@ export async function recoverHost(host: HostContext, lockTimeoutMs: number): Pro
 
 /**
  * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery. Throws as `acquireLock` does.
+ * recovery.
  */
 export async function holdLock(
   { layout, run, log }: HostContext,

@@ -168,7 +168,7 @@ interface RecoveredEnd {
   readonly hasLost?: boolean | undefined
 }
 
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
+/** Ends a dead run on this host: rolls it back, or finishes its commit. */
 async function endRun(host: HostContext, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
   if (commit !== undefined) return await endCommitted(host, run, commit)

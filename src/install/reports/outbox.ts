@@ -136,7 +136,6 @@ const MAX_UNSENT = 400
 /** A report that has waited longer is dropped. */
 const MAX_WAITING_DAYS = 30
 const DAY_MS = 86_400_000
-/** The limit for one warning. */
 const MAX_NAMED = 5
 
 const schema = z.lazy(() => z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema }))

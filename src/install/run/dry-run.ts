@@ -115,7 +115,6 @@ function presentKeepPaths({ layout, keepPaths }: RunningDeployment, part: Part):
   return keeper === undefined ? [] : presentPaths(keeper, keepPaths)
 }
 
-/** Notes the settings files that `write_env` steps would create. */
 function noteSettings(
   result: DryRunResult,
   deployment: RunningDeployment,

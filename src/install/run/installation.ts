@@ -239,7 +239,6 @@ function retain(
   }
 }
 
-/** Logs why each of these snapshots stays or will be removed. */
 function logRetention({ request, tools }: Deployment, place: PartName, { keep, discard }: Retention): void {
   const rule = `keep-snapshots is ${request.keepSnapshots}`
   const lastGood = keep.findLast(isGenuine)

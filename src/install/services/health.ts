@@ -205,7 +205,6 @@ function withStarts(finding: ProbeResult, starts: number): ProbeResult {
 
 const PROBE_ADVICE = 'check the service and its address in the host config.'
 
-/** The maximum number of characters to quote from a page that does not contain the expected body. */
 const MAX_MISMATCH_CHARS = 200
 
 type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Type }>

@@ -253,7 +253,6 @@ function groupOf(context: StepContext, steps: readonly Step[]): StepGroup {
   return { steps, removed, staged }
 }
 
-/** Returns the staged part that a step installs, if it installs one. */
 function stagedPart({ order }: StepContext, step: Step): NewPart | undefined {
   if (step.action === 'remove' || !isInstallStep(step)) return undefined
   const part = findPart(order.parts, placeOfInstall(step))

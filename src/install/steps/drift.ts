@@ -46,7 +46,7 @@ export async function recordDriftOfKept(deployment: Deployment, parts: readonly 
 
 /**
  * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
- * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
+ * the earlier entries of these parts. Throws the reason for a cancellation.
  */
 export async function recordDrift(deployment: Deployment, places: readonly Place[]): Promise<void> {
   const { record } = deployment
@@ -118,7 +118,6 @@ export function describeDrift(entries: readonly DriftEntry[]): string {
 }
 
 export const PLUGIN_YAML = 'plugin.yaml'
-/** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig']
 
 /** A deployment that may have the secret that signs plugins for the host. */

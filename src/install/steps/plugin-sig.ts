@@ -86,7 +86,7 @@ function entryDirectory(plugin: PluginYaml): string {
 
 /**
  * Returns, in order, the paths of the regular files that the signature of the plugin in `root` covers. All of them are
- * below the entry point's directory. Throws as `buildPluginSig` does.
+ * below the entry point's directory.
  */
 export async function signedFiles(root: string, plugin: PluginYaml): Promise<string[]> {
   const directory = entryDirectory(plugin)
@@ -193,8 +193,7 @@ function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }: Omit<
 
 /**
  * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
- * if it is not a regular file, and `invalid_manifest` if it is too large. Otherwise, throws as `parsePluginYaml` does.
- * Throws the system's error as DeploymentError.
+ * if it is not a regular file, and `invalid_manifest` if it is too large. Throws the system's error as DeploymentError.
  */
 export function readPluginYaml(staged: string): PluginYaml {
   const path = join(staged, 'plugin.yaml')

@@ -103,7 +103,6 @@ function announceIdle({ deployment, idle }: StepContext): void {
   warnOfDrift(deployment)
 }
 
-/** Returns the checks of the old versions, for use after a rollback. */
 function restoredChecks({ steps, parts, hostConfig, skipped }: InstallOrder): RestoredCheck[] {
   if (hostConfig === undefined) return []
   const previous = new Map(parts.map(part => [part.id, part.previous.version]))

@@ -19,8 +19,7 @@ import { isCovered, needsPluginSig, readPluginYaml } from './plugin-sig.ts'
  * `from`, begins with the name of that part. The file has mode 0600 from its first byte, and is written completely or
  * not at all. An existing file is only read. Also seeds the settings that a host framework injects, as
  * `seedInjectedEnv` does. Throws DeploymentError `step_failed` if the template or the existing settings cannot be read
- * as a small regular file, or if the template's bytes are not the recorded ones. Also throws as `seedSettings`,
- * `verifySettings` and `seedInjectedEnv` do, and file system errors.
+ * as a small regular file, or if the template's bytes are not the recorded ones. Also throws file system errors.
  */
 export async function writeEnv(
   context: Omit<StepContext, 'order'>,
@@ -96,7 +95,6 @@ function verifyTemplate(
   )
 }
 
-/** Names the operator's settings that were used, and those that were not. */
 function describeUse(used: readonly string[], settings: Settings): string {
   const unused = [...settings.keys()].filter(name => !used.includes(name))
   const named = used.length > 0 ? `, with ${listNames(used)} from the settings given as input` : ''

@@ -288,9 +288,8 @@ async function makeDirectory({ deployment, transaction }: StepContext, directory
 
 /**
  * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
- * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
- * `requireSwitchable` do. Also throws DeploymentError `step_failed` or `step_timed_out` if the service cannot be
- * stopped or its state is unknown, and the signal's reason.
+ * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws DeploymentError `step_failed` or
+ * `step_timed_out` if the service cannot be stopped or its state is unknown, and the signal's reason.
  */
 async function stopRemoved(context: StepContext, part: InstalledPart): Promise<boolean> {
   const { layout, keepPaths } = context.deployment
@@ -303,7 +302,7 @@ async function stopRemoved(context: StepContext, part: InstalledPart): Promise<b
   return true
 }
 
-/** Plans how a part's tree leaves its place. Throws as `nextSnapshot` does. */
+/** Plans how a part's tree leaves its place. */
 async function planRemoval(context: StepContext, part: InstalledPart): Promise<PlannedSwitch> {
   const { deployment, results } = context
   const { version } = part.installed

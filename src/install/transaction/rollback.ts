@@ -183,7 +183,6 @@ function inSentence(words: string): string {
   return `${words.charAt(0).toUpperCase()}${words.slice(1)}`
 }
 
-/** The most paths that one sentence lists. */
 const MAX_NAMED = 5
 
 /** The files of the old version, once they are back. */

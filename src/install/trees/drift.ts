@@ -109,10 +109,7 @@ export function findRecordedIn(layout: Layout, tree: PartName): FindRecorded {
   }
 }
 
-/**
- * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws as
- * `readTreeRecord` and `compareTree` do.
- */
+/** Returns the differences between a tree and the record of a version; undefined if there is no record. */
 export async function compareRecorded(
   layout: Layout,
   { identity, ...tree }: ScannedTree & { readonly identity: TreeIdentity },

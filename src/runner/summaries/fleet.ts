@@ -135,7 +135,6 @@ function attemptOf({ report }: FleetHost): string {
   return `${status} ${attempted ?? ''}${error === null ? '' : `: ${error}`}`
 }
 
-/** The rough age of a report, in words. */
 function ageOf(time: string | null, now: number): string {
   const age = now - Date.parse(time ?? '')
   if (Number.isNaN(age)) return 'at an unknown time'
