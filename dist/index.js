@@ -17077,7 +17077,6 @@ const PLUGIN_YAML_LIMITS = { bytes: 32 * 1024, lexemes: 16 * 1024 };
 const BUNDLED_PLAN_LIMITS = { bytes: 64 * 1024, lexemes: 32 * 1024 };
 /** For the operator's own plan and host config. */
 const OPERATOR_YAML_LIMITS = { bytes: 256 * 1024, lexemes: 128 * 1024 };
-const MAX_FOREIGN_TEXT_CHARS = 500;
 /** Returns a test that is true for each of these paths, and for paths below them. */
 function isBelow(paths) {
     return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`));
@@ -17181,7 +17180,7 @@ function nameOf(row) {
 ;// CONCATENATED MODULE: external "node:fs"
 const external_node_fs_namespaceObject = require("node:fs");
 ;// CONCATENATED MODULE: ./build/core/text.js
-
+const MAX_FOREIGN_TEXT_CHARS = 500;
 /** Marks a cut in a text, so that a redactor knows where a secret may have been cut in two. */
 const CUT_MARK = '\u2026 (cut)';
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
@@ -17471,7 +17470,6 @@ function rankAt(path, at) {
 
 /** Directories up to this size, with a few thousand entries at most, are read at once. */
 const MAX_BYTES_AT_ONCE = 64 * 1024;
-/** The number of entries that are listed between two pauses. */
 const LISTED_AT_ONCE = 2000;
 /** The approximate number of names to list before the first item is yielded. A service may have created millions. */
 const MAX_LISTED_AHEAD = 30_000;
@@ -18117,7 +18115,6 @@ const systemClock = {
 
 
 
-/** Enough for the system's description of a descriptor. */
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024;
 /**
  * Opens a directory. If the last component of the path is a symlink, does not follow it, and throws the system's error
@@ -18349,7 +18346,7 @@ class TimeSlice {
         this.#signal?.throwIfAborted();
         this.#endsAt = monotonicMs() + SLICE_MS;
     }
-    /** Calls `act` with each item. Lets the event loop turn whenever the slice is over. Throws as `giveBack` does. */
+    /** Calls `act` with each item. Lets the event loop turn whenever the slice is over. */
     async forEach(items, act) {
         for (const item of items) {
             act(item);
@@ -18357,10 +18354,7 @@ class TimeSlice {
                 await this.giveBack();
         }
     }
-    /**
-     * Does work that pauses at each `yield`, where the slice may end. Returns the result of the work. Throws as
-     * `giveBack` does.
-     */
+    /** Does work that pauses at each `yield`, where the slice may end. Returns the result of the work. */
     async run(work) {
         for (;;) {
             const step = work.next();
@@ -18370,7 +18364,7 @@ class TimeSlice {
                 await this.giveBack();
         }
     }
-    /** Passes on the pieces. Lets the event loop turn before a piece if the slice is over. Throws as `giveBack` does. */
+    /** Passes on the pieces. Lets the event loop turn before a piece if the slice is over. */
     async *pace(pieces) {
         for await (const piece of pieces) {
             if (this.isOver())
@@ -18462,7 +18456,6 @@ function tryUnlinkSync(path) {
         return false;
     }
 }
-/** The removal of one tree from the directory `top`. */
 class TreeRemoval {
     #top;
     #slice = new TimeSlice();
@@ -19027,8 +19020,7 @@ function describeIssue(issue) {
 const held = new Map();
 /**
  * Reads the record once, because this process has locked the host. Until `releaseHostRecord`, this process uses that
- * record with its own changes, and anything that another process writes to the file has no effect. Throws as
- * `readRecordFile` does.
+ * record with its own changes, and anything that another process writes to the file has no effect.
  */
 function holdHostRecord(layout) {
     held.set(layout.installed, readRecordFile(layout));
@@ -19042,8 +19034,7 @@ function readInstalled(layout) {
 }
 /**
  * Returns the parts that are installed on this host and the removed ones with their snapshots, or an empty record if
- * there is none. Every name in the record is safe in a path, and each part is listed once. Throws as `readRecordFile`
- * does.
+ * there is none. Every name in the record is safe in a path, and each part is listed once.
  */
 function readHostRecord(layout) {
     return held.get(layout.installed) ?? readRecordFile(layout);
@@ -19785,7 +19776,7 @@ function requireMovableTree(layout, { root, keepPaths }) {
 }
 /**
  * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
- * even two mounts of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
+ * even two mounts of one file system. Throws DeploymentError `host_not_writable`.
  */
 function requireOneMount(layout, { shelf, directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
@@ -19960,9 +19951,9 @@ async function prepareHost(access, log) {
 }
 /**
  * Checks in advance that this run can switch versions in a place. The place's shelf must pass `checkShelf`, and this
- * run must be able to move the place's current content. Throws as `checkShelf` and `requireSwitchable` do. Also throws
- * DeploymentError `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the
- * current content is a directory that this user cannot write to.
+ * run must be able to move the place's current content. Throws DeploymentError `host_not_writable` if anything but a
+ * directory is at the path for the place's snapshots, or if the current content is a directory that this user cannot
+ * write to.
  */
 function checkHost(host, place) {
     const { layout } = host;
@@ -19981,8 +19972,7 @@ function checkHost(host, place) {
  * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
  * switches versions. Also checks that there is space for this action's own records.
  *
- * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error. Also throws
- * as `openDirectorySync` does.
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error.
  */
 function checkShelf(layout, shelf) {
     try {
@@ -20726,8 +20716,8 @@ async function acquireLock(request, clock = systemClock) {
 }
 /**
  * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
- * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and
- * throws the signal's reason once the signal is aborted.
+ * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws the signal's reason once the
+ * signal is aborted.
  */
 async function describeLiveHolder(path, signal) {
     const found = readLock(path);
@@ -20915,7 +20905,7 @@ const moveSchema = object({
     .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
 /**
  * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
- * `step_failed` if the source is missing, and as `requireFree` does.
+ * `step_failed` if the source is missing.
  */
 async function identify(root, move) {
     requireFree(root, move);
@@ -21363,8 +21353,8 @@ function placesIn(changes) {
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
  * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
- * path to be created is taken. Also throws as `requireFree` does. An impossible change must not be announced, because
- * undoing it might move the host's own files.
+ * path to be created is taken. An impossible change must not be announced, because undoing it might move the host's own
+ * files.
  */
 async function announceable(root, change) {
     if (change.type === 'move')
@@ -21406,7 +21396,6 @@ async function applyChanges(root, changes, reach = () => undefined) {
             ends.close();
     }
 }
-/** Makes moves durable, and closes the folders that are open for them. */
 async function syncAndClose(open) {
     await syncFolders(open);
     for (const ends of open.splice(0))
@@ -22341,7 +22330,6 @@ function* limitedTokens(text, limits, lines) {
 function isTooDeep(open) {
     return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
 }
-/** Thrown when the text exceeds a limit. */
 class Excess {
     message;
     offset;
@@ -23006,7 +22994,7 @@ async function startJournal(path, begin, redact = text => text) {
     await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)));
     return continueJournal(path, 1, redact);
 }
-/** Opens a dead run's journal to append after its last complete record. Throws as `readJournal` does. */
+/** Opens a dead run's journal to append after its last complete record. */
 function openJournal(path, redact = text => text) {
     return continueJournal(path, readJournal(path)?.length ?? 0, redact);
 }
@@ -23844,10 +23832,7 @@ async function findUnended(host, signal) {
         verifyRecoverable(host, other.records);
     return other;
 }
-/**
- * Finds the same run as `findUnended`, even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords`
- * do.
- */
+/** Finds the same run as `findUnended`, even if it cannot be recovered. */
 async function readUnended(layout, signal) {
     if (!pathExistsSync(layout.journal))
         return undefined;
@@ -25210,10 +25195,7 @@ class AddressPolicy {
         if (this.#isRefused(address, granted))
             throw reachesThisHost(server);
     }
-    /**
-     * Judges a URL whose host name a proxy resolves. This host can judge only an address or a local name. Throws as
-     * `verifyLiteral` does.
-     */
+    /** Judges a URL whose host name a proxy resolves. This host can judge only an address or a local name. */
     async verifyProxied(url, hub, server = url.origin) {
         await this.verifyLiteral(url, hub, server);
         if (isLocalName(url.hostname) && !isLocalName(hub.hostname))
@@ -25701,7 +25683,6 @@ const MAX_UNSENT = 400;
 /** A report that has waited longer is dropped. */
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
-/** The limit for one warning. */
 const MAX_NAMED = 5;
 const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /**
@@ -26626,10 +26607,7 @@ function isHostAction(action) {
 
 
 
-/**
- * Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. Throws what those rules,
- * `withDeadline` and `receive` throw.
- */
+/** Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. */
 async function makeCall(call, settings) {
     const start = readStart(call, settings);
     const limit = { origin: start.url.origin, ms: call.timeoutMs, input: call.timeoutInput };
@@ -26667,7 +26645,7 @@ async function attemptCall(call, start, settings) {
  * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Permanently drops the credentials, `authorization`
  * and `cookie` at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that
  * the policy refuses, and ArtifactError `bad_response` for a redirect without a usable target, a loop or too many
- * redirects. Also throws what `open` throws.
+ * redirects.
  */
 async function followRedirects(start, open, settings) {
     const visited = [start.url.href];
@@ -26780,7 +26758,7 @@ async function receiveJson(exchange, maxBytes) {
 }
 const MAX_CONTAINERS = 1_000_000;
 const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b];
-/** Keeps at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
+/** Keeps at most `maxBytes` of an answer's body, and nothing of an encoded body. */
 async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     if (isEncoded(exchange)) {
         exchange.close();
@@ -27350,7 +27328,6 @@ function withStarts(finding, starts) {
     return { ...finding, evidence: `it started again during the check (times: ${starts}); ${finding.evidence}` };
 }
 const PROBE_ADVICE = 'check the service and its address in the host config.';
-/** The maximum number of characters to quote from a page that does not contain the expected body. */
 const MAX_MISMATCH_CHARS = 200;
 /** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
 async function runProbe(probe, limits) {
@@ -28122,10 +28099,7 @@ function findRecordedIn(layout, tree) {
         return find(path);
     };
 }
-/**
- * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws as
- * `readTreeRecord` and `compareTree` do.
- */
+/** Returns the differences between a tree and the record of a version; undefined if there is no record. */
 async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
     const record = readTreeRecord(layout, identity);
     return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
@@ -28607,7 +28581,6 @@ function rollback_notRestored(service) {
 function inSentence(words) {
     return `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 }
-/** The most paths that one sentence lists. */
 const rollback_MAX_NAMED = 5;
 const NOT_COMPARED = 'The restored files could not be compared with their record: ';
 const NOT_VERIFIED = { verified: null, problems: [] };
@@ -29470,7 +29443,7 @@ const ROLLED_BACK = {
     inconsistent: 'and could not be rolled back',
 };
 const DAMAGED = 'and rolled back afterwards, but not all files are as before';
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
+/** Ends a dead run on this host: rolls it back, or finishes its commit. */
 async function endRun(host, run) {
     const commit = findCommit(run.records);
     if (commit !== undefined)
@@ -29673,7 +29646,7 @@ async function recoverHost(host, lockTimeoutMs) {
 }
 /**
  * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery. Throws as `acquireLock` does.
+ * recovery.
  */
 async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
     const say = (line) => log.info(line);
@@ -30015,7 +29988,7 @@ function entryDirectory(plugin) {
 }
 /**
  * Returns, in order, the paths of the regular files that the signature of the plugin in `root` covers. All of them are
- * below the entry point's directory. Throws as `buildPluginSig` does.
+ * below the entry point's directory.
  */
 async function signedFiles(root, plugin) {
     const directory = entryDirectory(plugin);
@@ -30099,8 +30072,7 @@ function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }) {
 }
 /**
  * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
- * if it is not a regular file, and `invalid_manifest` if it is too large. Otherwise, throws as `parsePluginYaml` does.
- * Throws the system's error as DeploymentError.
+ * if it is not a regular file, and `invalid_manifest` if it is too large. Throws the system's error as DeploymentError.
  */
 function readPluginYaml(staged) {
     const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
@@ -30155,7 +30127,7 @@ async function recordDriftOfKept(deployment, parts) {
 }
 /**
  * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
- * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
+ * the earlier entries of these parts. Throws the reason for a cancellation.
  */
 async function recordDrift(deployment, places) {
     const { record } = deployment;
@@ -30225,7 +30197,6 @@ function describeDrift(entries) {
     return `Files on this host differ from what was installed: ${listed}${more}.`;
 }
 const PLUGIN_YAML = 'plugin.yaml';
-/** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 /**
  * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
@@ -31166,7 +31137,6 @@ function groupOf(context, steps) {
     }
     return { steps, removed, staged };
 }
-/** Returns the staged part that a step installs, if it installs one. */
 function stagedPart({ order }, step) {
     if (step.action === 'remove' || !isInstallStep(step))
         return undefined;
@@ -31214,8 +31184,7 @@ function removalOf(part) {
  * `from`, begins with the name of that part. The file has mode 0600 from its first byte, and is written completely or
  * not at all. An existing file is only read. Also seeds the settings that a host framework injects, as
  * `seedInjectedEnv` does. Throws DeploymentError `step_failed` if the template or the existing settings cannot be read
- * as a small regular file, or if the template's bytes are not the recorded ones. Also throws as `seedSettings`,
- * `verifySettings` and `seedInjectedEnv` do, and file system errors.
+ * as a small regular file, or if the template's bytes are not the recorded ones. Also throws file system errors.
  */
 async function writeEnv(context, part, from) {
     const isThere = pathExistsSync(settingsPath(context.deployment.layout, part));
@@ -31271,7 +31240,6 @@ function verifyTemplate({ layout }, tree, { from, inner, template }) {
         return;
     throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} was changed on this host after it was verified: find out what changed it, then run again.`);
 }
-/** Names the operator's settings that were used, and those that were not. */
 function describeUse(used, settings) {
     const unused = [...settings.keys()].filter(name => !used.includes(name));
     const named = used.length > 0 ? `, with ${listNames(used)} from the settings given as input` : '';
@@ -31998,9 +31966,8 @@ async function makeDirectory({ deployment, transaction }, directory) {
 }
 /**
  * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
- * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
- * `requireSwitchable` do. Also throws DeploymentError `step_failed` or `step_timed_out` if the service cannot be
- * stopped or its state is unknown, and the signal's reason.
+ * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws DeploymentError `step_failed` or
+ * `step_timed_out` if the service cannot be stopped or its state is unknown, and the signal's reason.
  */
 async function stopRemoved(context, part) {
     const { layout, keepPaths } = context.deployment;
@@ -32013,7 +31980,7 @@ async function stopRemoved(context, part) {
     await stopService(context, part);
     return true;
 }
-/** Plans how a part's tree leaves its place. Throws as `nextSnapshot` does. */
+/** Plans how a part's tree leaves its place. */
 async function planRemoval(context, part) {
     const { deployment, results } = context;
     const { version } = part.installed;
@@ -32381,7 +32348,6 @@ function retain({ deployment }, place, { recorded, replaced, isRetained }) {
         discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
     };
 }
-/** Logs why each of these snapshots stays or will be removed. */
 function logRetention({ request, tools }, place, { keep, discard }) {
     const rule = `keep-snapshots is ${request.keepSnapshots}`;
     const lastGood = keep.findLast(isGenuine);
@@ -32656,7 +32622,6 @@ function presentKeepPaths({ layout, keepPaths }, part) {
     const keeper = pathExistsSync(path) ? path : part.leftBehind;
     return keeper === undefined ? [] : presentPaths(keeper, keepPaths);
 }
-/** Notes the settings files that `write_env` steps would create. */
 function noteSettings(result, deployment, { part, order }) {
     for (const path of missingSettings(deployment, order, part))
         result.add('added', (0,external_node_path_namespaceObject.relative)(deployment.layout.root, path), () => ({ after: 'from its template' }));
@@ -33721,7 +33686,6 @@ function stepsOf({ kind, slug }, hostConfig) {
             : []),
     ];
 }
-/** Returns the facts that the host config contains about an id. */
 function knownOf(id, hostConfig) {
     const check = hostConfig?.plugins.get(id)?.healthcheck;
     const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS;
@@ -34154,7 +34118,6 @@ function privateKey(line) {
     return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
         'Replace it with its public key. If others could read the private key, ask the publisher to replace the key pair and to send only the new public key.');
 }
-/** The prime of the curve's field, 2^255 - 19. */
 const FIELD_PRIME = 2n ** 255n - 19n;
 const SIGN_BIT = 2n ** 255n;
 const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
@@ -34834,7 +34797,6 @@ class PieceReader {
     }
     /**
      * Yields `length` bytes from `position`, in parts as they arrive. A part is valid until the next one is requested.
-     * Throws as `read` does.
      */
     async *stream(position, length) {
         const end = position + length;
@@ -34873,7 +34835,6 @@ function readExactly(fd, buffer, position) {
 }
 /**
  * Fills `buffer` from the beginning of the file. Reads in the thread pool, because reading many bytes takes a while.
- * Throws as `readExactly` does.
  */
 async function readWhole(fd, buffer) {
     for (let at = 0; at < buffer.length;) {
@@ -34924,7 +34885,6 @@ class ReadWindow {
         this.#end = position + wanted;
     }
 }
-/** The number of chunks that a stream unpacks ahead of its reader. */
 const CHUNKS_AHEAD = 4;
 /**
  * Returns the options for a stream of node:zlib that unpacks into chunks of this many bytes, some chunks ahead of its
@@ -34938,8 +34898,7 @@ function unpackingAhead(chunkSize) {
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
  * next one is requested. Two alternating buffers are enough for the input: by the time an input piece is requested, the
  * stream has used up the input piece before the previous one. If the packed data ends before the pieces do, the output
- * ends with the packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or
- * the pieces throw.
+ * ends with the packed data, and the stream's `bytesWritten` shows how many bytes were used.
  */
 async function* unpack(stream, pieces) {
     void feed(stream, pieces);
@@ -36198,8 +36157,7 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
 }
 /**
  * Determines the artifact's version, and extracts the artifact into `folder` unless the same bytes are installed and
- * intact. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`. Also throws as `unpackArtifact`
- * and `decideVersion` do.
+ * intact. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
  */
 async function extractArtifact(deployment, accepted, folder) {
     const installed = await findSameVersion(deployment, accepted);
@@ -36234,7 +36192,7 @@ function isInstalledVersion({ previous: { installed } }, version) {
 }
 /**
  * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to install,
- * with the steps in order. Throws PlanError `invalid_plan`. Also throws as `signForHost` does.
+ * with the steps in order. Throws PlanError `invalid_plan`.
  */
 async function orderArtifact(deployment, extracted) {
     const { plan } = extracted.target;
@@ -36302,10 +36260,7 @@ function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
         verifyPinnedDigest(verified, request.artifactSha256);
     return verified;
 }
-/**
- * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws as `extractZip` and
- * `readPluginYaml` do.
- */
+/** Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. */
 async function unpackArtifact({ request, tools }, verified, folder) {
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
     makeOpenDirectorySync(staged);
@@ -36314,10 +36269,7 @@ async function unpackArtifact({ request, tools }, verified, folder) {
     tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`);
     return { staged, tree, pluginYaml: request.kind === 'plugin' ? readPluginYaml(staged) : undefined };
 }
-/**
- * Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds.
- * Throws as `readInstalled` and `requireSafeDestination` do.
- */
+/** Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds. */
 function choosePlace(deployment, { id }) {
     const { host, layout, shelf, request, tools } = deployment;
     if (shelf === 'extensions')
@@ -36423,7 +36375,7 @@ async function fetchArtifact(deployment, fd) {
 /**
  * Fetches the requested version without recording it. With `latest`, the hub chooses the version. If the hub holds back
  * or has yanked the version that it lists as its latest, it may serve another one. For a private plugin, the hub lists
- * no version. Throws what the client throws.
+ * no version.
  */
 async function fetchRequested(fetching) {
     const { version } = fetching.request;
@@ -36541,10 +36493,7 @@ async function runHealthchecks(deployment, plan) {
         }
     }
 }
-/**
- * Returns the row of a place if the row matches the request. Throws DeploymentError `not_installed` if it does not.
- * Also throws as `requireAtRest` does.
- */
+/** Returns the row of a place if the row matches the request. Throws DeploymentError `not_installed` if it does not. */
 async function requireInstalled(deployment, place) {
     const { host, layout, request, tools } = deployment;
     await requireAtRest(host, tools.signal);
@@ -36661,7 +36610,6 @@ function announceIdle({ deployment, idle }) {
     announceSkipped(deployment, idle);
     warnOfDrift(deployment);
 }
-/** Returns the checks of the old versions, for use after a rollback. */
 function restoredChecks({ steps, parts, hostConfig, skipped }) {
     if (hostConfig === undefined)
         return [];
@@ -38175,7 +38123,6 @@ function readLimits(read) {
     };
 }
 const MAX_CA_BYTES = 1024 * 1024;
-/** The name by which this action identifies itself in requests to a hub. */
 const USER_AGENT = 'hub-deploy';
 function readConnection(read) {
     return {
@@ -38283,7 +38230,6 @@ class Annotator {
 const MAX_LINE_CHARS = 4000;
 /** A group that ends sooner than this is written in one go, and its title says what the group did. */
 const TITLE_WITHIN_MS = 500;
-/** The number of notes that a summary may repeat. */
 const MAX_NOTES = 100;
 /**
  * The workflow log. Every line is redacted and free of runner commands. A group's title says what the group did and how
@@ -39833,9 +39779,9 @@ function asBuffer({ buffer, byteOffset, byteLength }) {
 /**
  * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
  * except that `sendReport` returns that answer. Any other answer that does not match the contract becomes
- * `bad_response`. Also throws what the wire throws. A call without a token authenticates first, and a call whose token
- * may have expired authenticates once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project
- * id or version that must not become part of a path.
+ * `bad_response`. A call without a token authenticates first, and a call whose token may have expired authenticates
+ * once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not
+ * become part of a path.
  */
 function createProjectClient({ wire, reportWire }, access) {
     const session = new HubSession(access, wire);
@@ -41034,7 +40980,6 @@ function attemptOf({ report }) {
     const { status, attempted, error } = report;
     return `${status} ${attempted ?? ''}${error === null ? '' : `: ${error}`}`;
 }
-/** The rough age of a report, in words. */
 function ageOf(time, now) {
     const age = now - Date.parse(time ?? '');
     if (Number.isNaN(age))
@@ -41539,8 +41484,8 @@ function firstComponents(path, count) {
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
  * rules and by the part's `sha256`, if the signed manifest gives one. Returns a map from the name of each part to the
- * fetched part. Leaves out each part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError
- * `content_mismatch`, `not_a_plugin` or `invalid_manifest`.
+ * fetched part. Leaves out each part that `findUnchanged` finds. Throws ArtifactError `content_mismatch`,
+ * `not_a_plugin` or `invalid_manifest`.
  */
 async function fetchParts(deployment, project, parts) {
     const wanted = parts.filter(isSourced).filter(part => findUnchanged(project, part) === undefined);
@@ -41837,7 +41782,6 @@ class TarReader {
     #announcedBytes = 0;
     #extensionBytes = 0;
     #member = null;
-    /** The number of padding bytes still to come. */
     #padding = 0;
     #bytes = 0;
     #endBlocks = 0;
@@ -41963,7 +41907,6 @@ class TarReader {
 function tar_padded(size) {
     return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;
 }
-/** The largest number with eleven octal digits. */
 const MAX_USTAR_SIZE = 0o77777777777;
 /** True if a member is the archive's root, `./` or `.`, which an extraction does not create. */
 function isRoot({ storedName, type }) {
@@ -42115,7 +42058,6 @@ function endOfDigits(body, start) {
 function isDigit(byte) {
     return byte !== undefined && byte >= ZERO && byte <= NINE;
 }
-/** Finds the sign between a key and its value. */
 function indexOfEquals(body, start, end) {
     if (end > body.length)
         throw tar_malformed('record');
@@ -42180,7 +42122,7 @@ async function extractTar(opened, request) {
 /**
  * Throws DeploymentError `disk_full` unless there is room for all that will be written. It is enough if there is room
  * for the largest tree that the limits and the declared size allow. If there is less room, makes an extra pass over the
- * tar to find out what its entries need. That pass throws as `readTar` does.
+ * tar to find out what its entries need.
  */
 async function requireRoom(extraction) {
     const { target, limits, opened } = extraction;
@@ -42319,10 +42261,7 @@ class TarParts {
     get isComplete() {
         return this.#tar.isComplete;
     }
-    /**
-     * Returns the next part that has arrived, or undefined if only `wait` can tell whether there is another one. Throws
-     * what a TarReader throws.
-     */
+    /** Returns the next part that has arrived, or undefined if only `wait` can tell whether there is another one. */
     take() {
         try {
             const { value, done } = this.#arrived.next();
@@ -42333,10 +42272,7 @@ class TarParts {
             throw error;
         }
     }
-    /**
-     * Returns the next part once it has arrived; undefined after the last part, and after an error. Throws what the
-     * pieces throw and what a TarReader throws.
-     */
+    /** Returns the next part once it has arrived; undefined after the last part, and after an error. */
     async wait() {
         for (let part = this.take();; part = this.take()) {
             if (part !== undefined || this.#isOver)
@@ -42511,8 +42447,8 @@ function knownVersions({ layout, request }) {
 }
 /**
  * Chooses the version and asks the hub to describe its artifact; downloads nothing. Throws SignatureError
- * `untrusted_signer` if the hub names a signer whose key is not pinned, DeploymentError `downgrade_refused` for a
- * `latest` that is older than the installed version or cannot be compared with it, and what the client throws.
+ * `untrusted_signer` if the hub names a signer whose key is not pinned, and DeploymentError `downgrade_refused` for a
+ * `latest` that is older than the installed version or cannot be compared with it.
  */
 async function requestArtifact(deployment) {
     const { request, client, tools } = deployment;
@@ -42599,8 +42535,7 @@ async function sealed_noteInstalledVersion(deployment) {
 /**
  * Checks the host as far as possible before the artifact's content is known: the extensions' directory, and the
  * directories of the installed parts. If none of these parts is a plugin, also checks the usual plugins directory.
- * Ignores the plugins directory that the host framework's own file names, because a project does not use it. Throws as
- * `checkHost` does.
+ * Ignores the plugins directory that the host framework's own file names, because a project does not use it.
  */
 function checkInstalledParts(deployment) {
     const { layout, request } = deployment;
@@ -42660,7 +42595,7 @@ function isAllInstalled(content, installed) {
  * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from
  * elsewhere, and signs plugins for this host. Throws ConfigError `invalid_plan` or `invalid_host_config`, ArtifactError
  * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full`
- * or `step_failed` (any other system error). Also throws as `fetchParts` does.
+ * or `step_failed` (any other system error).
  */
 async function orderProject(deployment, project, hostConfig) {
     const { tools, record, request } = deployment;
@@ -42934,7 +42869,6 @@ const SMALL_FILE_BYTES = 1024 * 1024;
  * Writes a tree of the repository to `target`, with exactly the bytes that were committed, and with the modes, limits
  * and order of an extraction. Checks the whole listing and the free space first. Throws ArchiveError `empty_artifact`
  * or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or `step_failed`, and the signal's reason.
- * Also throws as `listTree` and `HostGit` do.
  */
 async function readTree(reading, tree) {
     const { git, target, limits, signal } = reading;
@@ -43002,8 +42936,7 @@ const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
 /**
  * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive` (also for a submodule) or `archive_too_large`. Also
- * throws as `HostGit.read` does.
+ * attributes have no effect. Throws ArchiveError `unsafe_archive` (also for a submodule) or `archive_too_large`.
  */
 async function listTree(git, tree, { rules, slice }) {
     const listing = new ArchiveListing(rules);
@@ -43090,7 +43023,7 @@ class HostGit {
     }
     /**
      * Throws DeploymentError `source_not_supported` if git does not run on this host, if git is older than
-     * `LEAST_VERSION`, or if this host cannot set the limits. Also throws as `run` does.
+     * `LEAST_VERSION`, or if this host cannot set the limits.
      */
     async verifyVersion() {
         const end = await this.run({ args: ['version'] });
@@ -43113,15 +43046,12 @@ class HostGit {
             throw this.#late();
         return end;
     }
-    /** Returns the one line that a command prints; undefined if the command fails. Throws as `run` does. */
+    /** Returns the one line that a command prints; undefined if the command fails. */
     async line(call) {
         const end = await this.run(call);
         return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined;
     }
-    /**
-     * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails.
-     * Also throws as `run` does.
-     */
+    /** Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails. */
     async read(call, consume) {
         const input = call.input === undefined ? {} : { input: call.input };
         const { end, read } = await readChild({ ...this.#request(call), ...input }, consume);
@@ -43246,10 +43176,9 @@ function gitEnvironment({ home, repository }, settings = []) {
 const git_SPARE_BYTES = 64 * 1024 * 1024;
 /**
  * Uses the host's git to fetch the tree of a commit, or a directory of that tree. The tree is written below `folder`,
- * which is private and empty at first. Nothing in the repository is run or interpreted. Throws what `fetchCommit`,
- * `readTree`, `HostGit` and the address rules throw. Also throws ArtifactError `invalid_manifest` for a subdirectory
- * that the tree does not have, ArtifactError `unpinned_source` for a tree that its digest does not cover, and
- * DeploymentError `disk_full`.
+ * which is private and empty at first. Nothing in the repository is run or interpreted. Throws ArtifactError
+ * `invalid_manifest` for a subdirectory that the tree does not have, ArtifactError `unpinned_source` for a tree that
+ * its digest does not cover, and DeploymentError `disk_full`.
  */
 async function fetchGitTree({ request, tools }, source, folder) {
     const { signal, log, wires } = tools;
@@ -43328,7 +43257,7 @@ const FETCHED = 'refs/hub-deploy/fetched';
  * Fetches one commit without its history into an empty repository, and returns the commit's id. One connection both
  * resolves and fetches the ref, so the ref cannot move in between. Git itself checks that objects match their ids.
  * Throws ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
- * `authentication_failed`, ArchiveError `archive_too_large`, and what `HostGit` throws.
+ * `authentication_failed`, or ArchiveError `archive_too_large`.
  */
 async function fetchCommit(fetch, { ref }) {
     const { git } = fetch;
@@ -43539,7 +43468,6 @@ const SOURCE_INPUTS = {
  * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws
  * SignatureError, ArtifactError `version_mismatch`, `no_published_version`, `version_reused` or `invalid_manifest`
  * (also for a subdirectory that the artifact does not have), and DeploymentError `downgrade_refused` or `disk_full`.
- * Also throws what the marketplace's client and `unpackArtifact` throw.
  */
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
     const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace;
@@ -44424,7 +44352,7 @@ function requireRestorable(rollback, part) {
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
     requireMovableTree(layout, { root, keepPaths: part.keepPaths });
 }
-/** Finds the snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
+/** Finds the snapshot of one plugin or service that is installed. */
 async function findPartTarget(rollback, place, row) {
     requireOwnPart(row, { place, slug: rollback.record.facts.slug });
     const origin = { contract: row.contract, slug: row.slug };
@@ -44775,7 +44703,6 @@ function rollback_pathOf(subject, projectRoot, { report }) {
 function namesSlugForId(read) {
     return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name));
 }
-/** Reads the plugin or service that `kind` and `id` name, or the project that `project-id` names. */
 function readSubject(read, isSlugForId) {
     const isNamed = read.isGiven('id') || read.isGiven('project-id');
     const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
@@ -44872,7 +44799,6 @@ function isDrifted({ activity, parts }) {
 function mayDiffer(activity) {
     return activity.kind === 'busy' || (activity.kind === 'interrupted' && activity.inDoubt.size > 0);
 }
-/** The maximum number of differing paths to list. */
 const MAX_PATHS = 2000;
 /** The maximum number of times to examine a host that changes during the examination. */
 const status_MAX_ATTEMPTS = 3;
@@ -45288,7 +45214,6 @@ function countOf(drift) {
 /** The limit for one output: no step can start with more than 128 KiB in one environment variable. */
 const MAX_OUTPUT_CHARS = 100_000;
 const MAX_LOGGED_PARTS = 500;
-/** The outputs of a step that learned nothing. */
 const status_UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' };
 /** The status action: reports what is installed on this host, and whether its files are unchanged. Changes nothing. */
 async function status_status() {
@@ -45404,7 +45329,6 @@ function driftEntries(parts) {
     const room = { chars: MAX_OUTPUT_CHARS / 2 };
     return parts.filter(isPartDrifted).map(part => driftEntry(part, room));
 }
-/** The list in which the output names a path, keyed by how the path differs. */
 const LIST_OF = {
     added: 'added',
     removed: 'removed',
@@ -45782,7 +45706,6 @@ function contentRows(subject, facts) {
 
 /** The name of the state in which the main step saves the path of its private folder, for the post step. */
 const FOLDER_STATE = 'folder';
-/** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.');
 /** The verify action: reads inputs, checks a release, sets outputs. Fails the step unless everything passes. */
 async function verify() {
@@ -45854,7 +45777,6 @@ const ARTIFACT_SETTINGS = {
 const FILE_INPUTS = ['artifact-path', 'signature'];
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key'];
 const HUB_SECRETS = ['api-key', 'signing-secret'];
-/** The inputs that are required to fetch an artifact from a hub and verify it. */
 const HUB_NEEDS = ['hub-url', 'slug', ...HUB_SECRETS];
 function verify_modeOf(read) {
     if (FILE_INPUTS.some(name => read.isGiven(name)))
@@ -45870,7 +45792,6 @@ function artifactInputsGiven(read) {
     const chosen = Object.entries(ARTIFACT_SETTINGS).filter(([name, fallback]) => read.isChosen(name, fallback));
     return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)];
 }
-/** Refuses to check what a hub serves if inputs for that check are missing. The message names those inputs. */
 function requireHub(read) {
     const missing = HUB_NEEDS.filter(name => !read.isGiven(name));
     if (missing.length === 0)

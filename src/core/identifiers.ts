@@ -109,7 +109,6 @@ export const PLUGIN_YAML_LIMITS: YamlLimits = { bytes: 32 * 1024, lexemes: 16 * 
 export const BUNDLED_PLAN_LIMITS: YamlLimits = { bytes: 64 * 1024, lexemes: 32 * 1024 }
 /** For the operator's own plan and host config. */
 export const OPERATOR_YAML_LIMITS: YamlLimits = { bytes: 256 * 1024, lexemes: 128 * 1024 }
-export const MAX_FOREIGN_TEXT_CHARS = 500
 
 /** Returns a test that is true for each of these paths, and for paths below them. */
 export function isBelow(paths: readonly string[]): (path: string) => boolean {

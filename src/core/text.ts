@@ -1,4 +1,4 @@
-import { MAX_FOREIGN_TEXT_CHARS } from './identifiers.ts'
+const MAX_FOREIGN_TEXT_CHARS = 500
 
 /** Marks a cut in a text, so that a redactor knows where a secret may have been cut in two. */
 export const CUT_MARK = '… (cut)'

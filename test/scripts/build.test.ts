@@ -41,6 +41,12 @@ describe('the bundle', () => {
     assert.deepEqual([...loaded].map(([, name]) => name).sort(), expected)
   })
 
+  it('is loaded by a program of a few kilobytes, which contains no package', () => {
+    const start = readFileSync(join(ROOT, 'dist/start.js'), 'utf8')
+    assert.doesNotMatch(start, /MODULE: \.\/node_modules/)
+    assert.ok(start.length < 32 * 1024, `${start.length} bytes`)
+  })
+
   it('starts without the slow modules of Node.js that no run needs', () => {
     // The bundle has no action with the name `none`.
     const program = `try {
