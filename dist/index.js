@@ -20985,19 +20985,42 @@ function justDisappeared(path) {
  * a kept path that a process has removed, either: that path is lost, and no older move depends on it.
  */
 async function undoMove(root, move) {
-    switch (await locate(root, move)) {
+    const { from, hasStray, ...undone } = await planUndo(root, move);
+    const setAside = [];
+    if (from !== undefined) {
+        const made = await makeMove(root, { from, to: move.from });
+        try {
+            await syncFolders([made.ends]);
+            setAside.push(...made.setAside);
+        }
+        finally {
+            made.ends.close();
+        }
+    }
+    if (hasStray)
+        setAside.push(...(await putStrayAside(root, move.to)));
+    return { ...undone, setAside };
+}
+async function planUndo(root, move) {
+    const location = await locate(root, move);
+    switch (location) {
         case 'back':
-            return { wasMade: false, setAside: [] };
+            return { wasMade: false };
         case 'moved':
-            return await moveTargetBack(root, move);
+            return { wasMade: true, from: move.to };
         case 'exchanged':
-            return await moveExchangedBack(root, move);
+            return await planExchangedBack(root, move);
         case 'both':
-            return { wasMade: false, setAside: await putStrayAside(root, move.to) };
+            return { wasMade: false, hasStray: true };
         case 'replaced':
-            return (await moveRenamedBack(root, move)) ?? { wasMade: false, setAside: [], ...replacedIn(move) };
-        case 'gone':
-            return (await moveRenamedBack(root, move)) ?? withEnds(root, move, ends => withoutIt(move, ends));
+        case 'gone': {
+            const renamed = isKeptMove(move) ? await findRenamed(root, move) : undefined;
+            if (renamed !== undefined)
+                return { wasMade: true, from: renamed };
+            if (location === 'replaced')
+                return { wasMade: false, ...replacedIn(move) };
+            return withEnds(root, move, ends => withoutIt(move, ends));
+        }
     }
 }
 /**
@@ -21046,50 +21069,25 @@ function whereIs(move, { from, to }) {
     return isNewTree && identityAt(to)?.times === times ? 'moved' : 'gone';
 }
 /**
- * Moves back the file or tree at the target, such as a file that was rewritten. The new version may instead have
- * renamed the announced file or tree inside its own tree, for example as a backup. If so, moves the announced file or
- * tree back, and sets aside the file or tree at the target.
+ * Plans to move back the file or tree at the target, such as a file that was rewritten. The new version may instead
+ * have renamed the announced file or tree inside its own tree, for example as a backup. If so, the announced file or
+ * tree moves back, and the file or tree at the target is set aside.
  */
-async function moveExchangedBack(root, move) {
+async function planExchangedBack(root, move) {
     // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
     const renamed = await findRenamed(root, move).catch(() => undefined);
-    if (renamed !== undefined) {
-        const setAside = await moveDurably(root, { from: renamed, to: move.from });
-        return { wasMade: true, setAside: [...setAside, ...(await putStrayAside(root, move.to))] };
-    }
+    if (renamed !== undefined)
+        return { wasMade: true, from: renamed, hasStray: true };
     const isLost = withEnds(root, move, ({ to }) => isDirectory(to) && isMadeAnew(move, to));
-    return { ...(await moveTargetBack(root, move)), ...(isLost ? replacedIn(move) : {}) };
-}
-async function moveTargetBack(root, { from, to }) {
-    return { wasMade: true, setAside: await moveDurably(root, { from: to, to: from }) };
-}
-/**
- * Moves back a kept path that the new version has renamed inside its tree. Returns undefined if there is no such path.
- */
-async function moveRenamedBack(root, move) {
-    const path = isKeptMove(move) ? await findRenamed(root, move) : undefined;
-    if (path === undefined)
-        return undefined;
-    return { wasMade: true, setAside: await moveDurably(root, { from: path, to: move.from }) };
-}
-/** Returns the paths to which files that were in the way were moved. */
-async function moveDurably(root, paths) {
-    const { ends, setAside } = await makeMove(root, paths);
-    try {
-        await syncFolders([ends]);
-        return setAside;
-    }
-    finally {
-        ends.close();
-    }
+    return { wasMade: true, from: move.to, ...(isLost ? replacedIn(move) : {}) };
 }
 /** A tree that was to be installed may be gone: the host does not run it. Everything else belongs to the host. */
 function withoutIt({ from, to }, ends) {
     if (stagedBy(from) !== undefined || isRestoring({ from, to }))
-        return { wasMade: true, setAside: [] };
+        return { wasMade: true };
     const areTreesThere = ends.from.folder !== '' && ends.to.folder !== '';
     if (isKeptMove({ from, to }) && areTreesThere)
-        return { wasMade: true, setAside: [], lost: from };
+        return { wasMade: true, lost: from };
     throw new Error(`the files to move back from ${to} to ${from} are at neither path`);
 }
 /**
@@ -23605,7 +23603,9 @@ async function undoChanges(changeLog, pending) {
         if (failure !== undefined && failure.seq !== newest.seq)
             break;
         try {
-            if (await undoAnnounced(changeLog, newest, { latest, pending }))
+            const undone = await undoChange(root, newest.change);
+            await recordUndone(changeLog, newest, { undone, latest, pending });
+            if (undone.wasMade)
                 wasChanged = true;
             pending.splice(pending.indexOf(newest), 1);
         }
@@ -23619,10 +23619,9 @@ async function undoChanges(changeLog, pending) {
         return true;
     throw rollbackFailed(pending, failure.error);
 }
-/** Undoes one change, and records in the journal that it is undone. Returns whether the change had been made. */
-async function undoAnnounced({ root, journal, log, onLost }, announced, { latest, pending }) {
+/** Records in the journal that a change is undone. Throws if a kept path has to be put back first. */
+async function recordUndone({ journal, log, onLost }, announced, { undone: { wasMade, setAside, ...missing }, latest, pending }) {
     const { change } = announced;
-    const { wasMade, setAside, ...missing } = await undoChange(root, change);
     const wasCertain = wasCertainlyMade(announced, latest);
     // The new version may have moved this path elsewhere. The undo stops here once, so that an operator can put the path
     // back. When the undo is repeated, no newer change is left, so it continues without the path.
@@ -23641,7 +23640,6 @@ async function undoAnnounced({ root, journal, log, onLost }, announced, { latest
     await journal.append(problem === undefined ? undone : { ...undone, lost: problem });
     if (wasMade && lost === undefined && change.type !== 'make_directory')
         log.info(describeUndo(change));
-    return wasMade;
 }
 /** True if any of these changes is still in effect. If none is, the host is exactly as it was before them. */
 function isAnyMade(root, pending) {
@@ -28472,7 +28470,7 @@ async function rollBack(request) {
     const known = [...services, ...unreachable];
     let wasChanged;
     try {
-        wasChanged = await request.undo();
+        wasChanged = (await request.undo()) || request.wasUndone === true;
     }
     catch (error) {
         await noteServices(request, { unrestored: known.map(({ part }) => part) });
@@ -29321,48 +29319,56 @@ async function recoverDeadRun(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
     const wasPending = new Set(findPending(layout).map(nameOf));
-    const recovered = await recoverJournal(host);
+    const run = openDeadRun(host);
+    let recovered;
+    try {
+        if (run === undefined)
+            await removeLeftovers(host);
+        else {
+            await beginRecovery(host, run);
+            const commit = findCommit(run.records);
+            const ended = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+            recovered = await closeRecovered(host, run, ended);
+        }
+    }
+    finally {
+        run?.journal.close();
+    }
     const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)));
     await restorePending(host, pending);
     return recovered;
 }
 /**
- * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
- * or an empty one.
+ * Opens the run whose journal is at the layout's `journal`. Returns undefined if there is no journal or an empty one.
  */
-async function recoverJournal(host) {
+function openDeadRun(host) {
     const { layout, log } = host;
     const records = readRecords(layout);
     const [begin] = records;
-    if (begin?.record !== 'begin') {
-        await removeLeftovers(host);
+    if (begin?.record !== 'begin')
         return undefined;
-    }
     // The run may have been the first to install anything in one of these directories.
     const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
     for (const directory of directories)
         requireSafeDirectory(host, directory);
     log.group('Recovering an interrupted deployment', 'at once');
-    const journal = openJournal(layout.journal, host.secrets.redact);
-    try {
-        const record = recordFromJournal(begin.facts, records);
-        const { drift: _, ...words } = record.facts;
-        host.secrets.know(words);
-        return await recoverRun(host, { begin, records, journal, record });
-    }
-    finally {
-        journal.close();
-    }
+    const record = recordFromJournal(begin.facts, records);
+    const { drift: _, ...words } = record.facts;
+    host.secrets.know(words);
+    return { begin, records, record, journal: openJournal(layout.journal, host.secrets.redact) };
 }
-async function recoverRun(host, run) {
-    const { begin, records, journal, record } = run;
-    const attempts = countAttempts(host, records);
-    const known = findEnd(records);
+/** Refuses a run that cannot be recovered. If the run has to be rolled back, records this attempt. */
+async function beginRecovery(host, { records, journal }) {
     verifyRecoverable(host, records);
     if (needsRollback(records))
         await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
-    const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run);
-    const wasReported = attempts > 0 && end === known;
+}
+/** Records and reports how a dead run ended. Removes what it left if no later recovery needs it. */
+async function closeRecovered(host, run, ended) {
+    const { begin, records, journal, record } = run;
+    const { end, isUnfinished, unwritten, hasLost } = ended;
+    const known = findEnd(records);
+    const wasReported = countAttempts(host, records) > 0 && end === known;
     if (wasReported && end.rollback?.restored === false)
         throw stillInconsistent(begin, end.rollback);
     if (end !== known)
@@ -29443,57 +29449,50 @@ const ROLLED_BACK = {
     inconsistent: 'and could not be rolled back',
 };
 const DAMAGED = 'and rolled back afterwards, but not all files are as before';
-/** Ends a dead run on this host: rolls it back, or finishes its commit. */
-async function endRun(host, run) {
-    const commit = findCommit(run.records);
-    if (commit !== undefined)
-        return await endCommitted(host, run, commit);
-    const request = failedRunOf(host, run);
-    const ended = await endRolledBack(request, run, interruptedState(host, run.record));
-    return { ...ended, hasLost: request.lost.length > 0 };
-}
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
- * the run was interrupted.
+ * are restored, that end stands, and only the services that the run left are restored.
  */
-async function endRolledBack(request, run, state) {
-    const { records } = run;
+async function endRolledBack(host, run) {
+    const known = findEnd(run.records);
+    const restored = known?.rollback?.restored === false ? undefined : known;
+    const request = failedRunOf(host, run);
+    const isComplete = restored !== undefined && !wasUnfinished(run.records);
+    if (isComplete)
+        return { end: restored, hasLost: request.lost.length > 0 };
+    // Services may be using the restored files by now, so these files are not compared again.
+    const rolledBack = await rollBack(restored === undefined ? request : { ...request, places: [] });
+    const end = restored === undefined ? buildRecovered(host, run, rolledBack) : continueEnd(run, restored, rolledBack);
+    const { unwritten, unchecked } = rolledBack;
+    const isUnfinished = rolledBack.isUnfinished === true || unchecked !== undefined;
+    return { end, isUnfinished, unwritten, hasLost: request.lost.length > 0 };
+}
+/** Builds the end of a run that a recovery has rolled back. An earlier end with the same rollback stands. */
+function buildRecovered(host, { records, record }, rolledBack) {
+    const { outcome, rollback } = rolledBack;
     const known = findEnd(records);
-    if (known !== undefined && known.rollback?.restored !== false)
-        return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known };
-    const { outcome, rollback, ...left } = await rollBack(request);
     if (known !== undefined && rollback?.restored === false)
-        return { end: (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback } };
+        return (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback };
     const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
-    const message = `The run was interrupted in state ${state} ${fate}.`;
+    const message = `The run was interrupted in state ${interruptedState(host, record)} ${fate}.`;
     // The message of an earlier recovery says that the run could not be rolled back.
     const cause = known?.error?.code === 'interrupted' ? null : known?.error;
-    const end = buildEnd(new Date(), {
+    return buildEnd(new Date(), {
         outcome,
         rollback,
         changed: rollback?.restored === false,
         error: cause ?? { code: 'interrupted', message, step: null },
     });
-    return { end, isUnfinished: isUnfinishedRollback(left), unwritten: left.unwritten };
 }
-/**
- * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
- * using the files by now, so the files are not compared again.
- */
-async function endRestored(request, run, known) {
-    const { rollback, ...left } = await rollBack({ ...request, places: [] });
+/** Adds the services that this recovery has restored to the end after which all files were restored. */
+function continueEnd({ records }, known, { rollback }) {
     if (rollback === null || known.rollback === null)
-        return { end: known };
-    const places = changedPlaces(run.records);
+        return known;
+    const places = changedPlaces(records);
     const damage = known.rollback.problems.filter(problem => isOfFile(problem, places));
     const { healthy, problems } = rollback;
     // Both lists name the lost kept paths.
-    const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
-    return { end: { ...known, rollback: continued }, isUnfinished: isUnfinishedRollback(left), unwritten: left.unwritten };
-}
-function isUnfinishedRollback({ isUnfinished, unchecked }) {
-    return isUnfinished === true || unchecked !== undefined;
+    return { ...known, rollback: { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] } };
 }
 function failedRunOf(host, run) {
     const { layout, log, grace, recovery } = host;
@@ -29513,7 +29512,9 @@ function failedRunOf(host, run) {
         of: record.facts,
         ...found,
         healthchecks: async () => await checksAfter(host, run, found),
-        undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
+        // A bound function adds no frame to the stack of the undo.
+        undo: undoChanges.bind(undefined, changeLog, pendingChanges(records)),
+        wasUndone,
         lost,
         onFilesRestored: recovery?.onFilesRestored,
     };
@@ -32473,7 +32474,7 @@ async function rollBackRun(deployment, { transaction, stagingFolder }, cause) {
         of: record.facts,
         services: transaction.services,
         healthchecks: async () => transaction.healthchecks,
-        undo: () => transaction.rollback(),
+        undo: transaction.undo,
         lost: transaction.lost,
     });
     const isRestored = rollback?.restored !== false;
@@ -32755,9 +32756,8 @@ function beginTransaction(changeLog) {
                 ...(project && { project }),
             });
         },
-        async rollback() {
-            return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes);
-        },
+        // A bound function adds no frame to the stack of the undo.
+        undo: undoChanges.bind(undefined, { ...changeLog, onLost: (problem) => void lost.push(problem) }, changes),
     };
 }
 /** Announces changes in one durable record of the journal. Announces none if one of them cannot be made. */

@@ -140,19 +140,47 @@ export interface Undone {
  * a kept path that a process has removed, either: that path is lost, and no older move depends on it.
  */
 export async function undoMove(root: string, move: Move): Promise<Undone> {
-  switch (await locate(root, move)) {
+  const { from, hasStray, ...undone } = await planUndo(root, move)
+  const setAside: string[] = []
+  if (from !== undefined) {
+    const made = await makeMove(root, { from, to: move.from })
+    try {
+      await syncFolders([made.ends])
+      setAside.push(...made.setAside)
+    } finally {
+      made.ends.close()
+    }
+  }
+  if (hasStray) setAside.push(...(await putStrayAside(root, move.to)))
+  return { ...undone, setAside }
+}
+
+/** How to undo a move, and what the undo cannot put back. */
+interface PlannedUndo extends Omit<Undone, 'setAside'> {
+  /** The path to move back; absent if nothing has to be moved. */
+  readonly from?: string
+  /** Whether another file or tree is at the target of the move, and has to be set aside. */
+  readonly hasStray?: true
+}
+
+async function planUndo(root: string, move: Move): Promise<PlannedUndo> {
+  const location = await locate(root, move)
+  switch (location) {
     case 'back':
-      return { wasMade: false, setAside: [] }
+      return { wasMade: false }
     case 'moved':
-      return await moveTargetBack(root, move)
+      return { wasMade: true, from: move.to }
     case 'exchanged':
-      return await moveExchangedBack(root, move)
+      return await planExchangedBack(root, move)
     case 'both':
-      return { wasMade: false, setAside: await putStrayAside(root, move.to) }
+      return { wasMade: false, hasStray: true }
     case 'replaced':
-      return (await moveRenamedBack(root, move)) ?? { wasMade: false, setAside: [], ...replacedIn(move) }
-    case 'gone':
-      return (await moveRenamedBack(root, move)) ?? withEnds(root, move, ends => withoutIt(move, ends))
+    case 'gone': {
+      const renamed = isKeptMove(move) ? await findRenamed(root, move) : undefined
+      if (renamed !== undefined) return { wasMade: true, from: renamed }
+      if (location === 'replaced') return { wasMade: false, ...replacedIn(move) }
+      return withEnds(root, move, ends => withoutIt(move, ends))
+    }
   }
 }
 
@@ -203,50 +231,23 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
 }
 
 /**
- * Moves back the file or tree at the target, such as a file that was rewritten. The new version may instead have
- * renamed the announced file or tree inside its own tree, for example as a backup. If so, moves the announced file or
- * tree back, and sets aside the file or tree at the target.
+ * Plans to move back the file or tree at the target, such as a file that was rewritten. The new version may instead
+ * have renamed the announced file or tree inside its own tree, for example as a backup. If so, the announced file or
+ * tree moves back, and the file or tree at the target is set aside.
  */
-async function moveExchangedBack(root: string, move: Move): Promise<Undone> {
+async function planExchangedBack(root: string, move: Move): Promise<PlannedUndo> {
   // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
   const renamed = await findRenamed(root, move).catch(() => undefined)
-  if (renamed !== undefined) {
-    const setAside = await moveDurably(root, { from: renamed, to: move.from })
-    return { wasMade: true, setAside: [...setAside, ...(await putStrayAside(root, move.to))] }
-  }
+  if (renamed !== undefined) return { wasMade: true, from: renamed, hasStray: true }
   const isLost = withEnds(root, move, ({ to }) => isDirectory(to) && isMadeAnew(move, to))
-  return { ...(await moveTargetBack(root, move)), ...(isLost ? replacedIn(move) : {}) }
-}
-
-async function moveTargetBack(root: string, { from, to }: Move): Promise<Undone> {
-  return { wasMade: true, setAside: await moveDurably(root, { from: to, to: from }) }
-}
-
-/**
- * Moves back a kept path that the new version has renamed inside its tree. Returns undefined if there is no such path.
- */
-async function moveRenamedBack(root: string, move: Move): Promise<Undone | undefined> {
-  const path = isKeptMove(move) ? await findRenamed(root, move) : undefined
-  if (path === undefined) return undefined
-  return { wasMade: true, setAside: await moveDurably(root, { from: path, to: move.from }) }
-}
-
-/** Returns the paths to which files that were in the way were moved. */
-async function moveDurably(root: string, paths: Ends<string>): Promise<readonly string[]> {
-  const { ends, setAside } = await makeMove(root, paths)
-  try {
-    await syncFolders([ends])
-    return setAside
-  } finally {
-    ends.close()
-  }
+  return { wasMade: true, from: move.to, ...(isLost ? replacedIn(move) : {}) }
 }
 
 /** A tree that was to be installed may be gone: the host does not run it. Everything else belongs to the host. */
-function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
-  if (stagedBy(from) !== undefined || isRestoring({ from, to })) return { wasMade: true, setAside: [] }
+function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): PlannedUndo {
+  if (stagedBy(from) !== undefined || isRestoring({ from, to })) return { wasMade: true }
   const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''
-  if (isKeptMove({ from, to }) && areTreesThere) return { wasMade: true, setAside: [], lost: from }
+  if (isKeptMove({ from, to }) && areTreesThere) return { wasMade: true, lost: from }
   throw new Error(`the files to move back from ${to} to ${from} are at neither path`)
 }
 

@@ -45,48 +45,55 @@ export async function recoverDeadRun(host: HostContext): Promise<ClosedDeploymen
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
   const wasPending = new Set(findPending(layout).map(nameOf))
-  const recovered = await recoverJournal(host)
+  const run = openDeadRun(host)
+  let recovered: ClosedDeployment | undefined
+  try {
+    if (run === undefined) await removeLeftovers(host)
+    else {
+      await beginRecovery(host, run)
+      const commit = findCommit(run.records)
+      const ended = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
+      recovered = await closeRecovered(host, run, ended)
+    }
+  } finally {
+    run?.journal.close()
+  }
   const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)))
   await restorePending(host, pending)
   return recovered
 }
 
 /**
- * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
- * or an empty one.
+ * Opens the run whose journal is at the layout's `journal`. Returns undefined if there is no journal or an empty one.
  */
-async function recoverJournal(host: HostContext): Promise<ClosedDeployment | undefined> {
+function openDeadRun(host: HostContext): DeadRun | undefined {
   const { layout, log } = host
   const records = readRecords(layout)
   const [begin] = records
-  if (begin?.record !== 'begin') {
-    await removeLeftovers(host)
-    return undefined
-  }
+  if (begin?.record !== 'begin') return undefined
   // The run may have been the first to install anything in one of these directories.
   const directories = new Set(changedPlaces(records).map(({ directory }) => directory))
   for (const directory of directories) requireSafeDirectory(host, directory)
   log.group('Recovering an interrupted deployment', 'at once')
-  const journal = openJournal(layout.journal, host.secrets.redact)
-  try {
-    const record = recordFromJournal(begin.facts, records)
-    const { drift: _, ...words } = record.facts
-    host.secrets.know(words)
-    return await recoverRun(host, { begin, records, journal, record })
-  } finally {
-    journal.close()
-  }
+  const record = recordFromJournal(begin.facts, records)
+  const { drift: _, ...words } = record.facts
+  host.secrets.know(words)
+  return { begin, records, record, journal: openJournal(layout.journal, host.secrets.redact) }
 }
 
-async function recoverRun(host: HostContext, run: DeadRun): Promise<ClosedDeployment> {
-  const { begin, records, journal, record } = run
-  const attempts = countAttempts(host, records)
-  const known = findEnd(records)
+/** Refuses a run that cannot be recovered. If the run has to be rolled back, records this attempt. */
+async function beginRecovery(host: HostContext, { records, journal }: DeadRun): Promise<void> {
   verifyRecoverable(host, records)
   if (needsRollback(records))
     await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id })
-  const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run)
-  const wasReported = attempts > 0 && end === known
+}
+
+/** Records and reports how a dead run ended. Removes what it left if no later recovery needs it. */
+async function closeRecovered(host: HostContext, run: DeadRun, ended: RecoveredEnd): Promise<ClosedDeployment> {
+  const { begin, records, journal, record } = run
+  const { end, isUnfinished, unwritten, hasLost } = ended
+  const known = findEnd(records)
+  const wasReported = countAttempts(host, records) > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (end !== known) await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) })
   await enterTerminal(host, record, end)
@@ -168,58 +175,50 @@ interface RecoveredEnd {
   readonly hasLost?: boolean | undefined
 }
 
-/** Ends a dead run on this host: rolls it back, or finishes its commit. */
-async function endRun(host: HostContext, run: DeadRun): Promise<RecoveredEnd> {
-  const commit = findCommit(run.records)
-  if (commit !== undefined) return await endCommitted(host, run, commit)
-  const request = failedRunOf(host, run)
-  const ended = await endRolledBack(request, run, interruptedState(host, run.record))
-  return { ...ended, hasLost: request.lost.length > 0 }
-}
-
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
- * the run was interrupted.
+ * are restored, that end stands, and only the services that the run left are restored.
  */
-async function endRolledBack(request: FailedRun, run: DeadRun, state: string): Promise<RecoveredEnd> {
-  const { records } = run
+async function endRolledBack(host: HostContext, run: DeadRun): Promise<RecoveredEnd> {
+  const known = findEnd(run.records)
+  const restored = known?.rollback?.restored === false ? undefined : known
+  const request = failedRunOf(host, run)
+  const isComplete = restored !== undefined && !wasUnfinished(run.records)
+  if (isComplete) return { end: restored, hasLost: request.lost.length > 0 }
+  // Services may be using the restored files by now, so these files are not compared again.
+  const rolledBack = await rollBack(restored === undefined ? request : { ...request, places: [] })
+  const end = restored === undefined ? buildRecovered(host, run, rolledBack) : continueEnd(run, restored, rolledBack)
+  const { unwritten, unchecked } = rolledBack
+  const isUnfinished = rolledBack.isUnfinished === true || unchecked !== undefined
+  return { end, isUnfinished, unwritten, hasLost: request.lost.length > 0 }
+}
+
+/** Builds the end of a run that a recovery has rolled back. An earlier end with the same rollback stands. */
+function buildRecovered(host: HostContext, { records, record }: DeadRun, rolledBack: RolledBack): DeploymentEnd {
+  const { outcome, rollback } = rolledBack
   const known = findEnd(records)
-  if (known !== undefined && known.rollback?.restored !== false)
-    return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known }
-  const { outcome, rollback, ...left } = await rollBack(request)
   if (known !== undefined && rollback?.restored === false)
-    return { end: isDeepStrictEqual(known.rollback, rollback) ? known : { ...known, rollback } }
+    return isDeepStrictEqual(known.rollback, rollback) ? known : { ...known, rollback }
   const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome]
-  const message = `The run was interrupted in state ${state} ${fate}.`
+  const message = `The run was interrupted in state ${interruptedState(host, record)} ${fate}.`
   // The message of an earlier recovery says that the run could not be rolled back.
   const cause = known?.error?.code === 'interrupted' ? null : known?.error
-  const end = buildEnd(new Date(), {
+  return buildEnd(new Date(), {
     outcome,
     rollback,
     changed: rollback?.restored === false,
     error: cause ?? { code: 'interrupted', message, step: null },
   })
-  return { end, isUnfinished: isUnfinishedRollback(left), unwritten: left.unwritten }
 }
 
-/**
- * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
- * using the files by now, so the files are not compared again.
- */
-async function endRestored(request: FailedRun, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
-  const { rollback, ...left } = await rollBack({ ...request, places: [] })
-  if (rollback === null || known.rollback === null) return { end: known }
-  const places = changedPlaces(run.records)
+/** Adds the services that this recovery has restored to the end after which all files were restored. */
+function continueEnd({ records }: DeadRun, known: DeploymentEnd, { rollback }: RolledBack): DeploymentEnd {
+  if (rollback === null || known.rollback === null) return known
+  const places = changedPlaces(records)
   const damage = known.rollback.problems.filter(problem => isOfFile(problem, places))
   const { healthy, problems } = rollback
   // Both lists name the lost kept paths.
-  const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] }
-  return { end: { ...known, rollback: continued }, isUnfinished: isUnfinishedRollback(left), unwritten: left.unwritten }
-}
-
-function isUnfinishedRollback({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {
-  return isUnfinished === true || unchecked !== undefined
+  return { ...known, rollback: { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] } }
 }
 
 function failedRunOf(host: HostContext, run: DeadRun): FailedRun & { readonly lost: readonly string[] } {
@@ -240,7 +239,9 @@ function failedRunOf(host: HostContext, run: DeadRun): FailedRun & { readonly lo
     of: record.facts,
     ...found,
     healthchecks: async () => await checksAfter(host, run, found),
-    undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
+    // A bound function adds no frame to the stack of the undo.
+    undo: undoChanges.bind(undefined, changeLog, pendingChanges(records)),
+    wasUndone,
     lost,
     onFilesRestored: recovery?.onFilesRestored,
   }

@@ -162,7 +162,7 @@ async function rollBackRun(
     of: record.facts,
     services: transaction.services,
     healthchecks: async () => transaction.healthchecks,
-    undo: () => transaction.rollback(),
+    undo: transaction.undo,
     lost: transaction.lost,
   })
   const isRestored = rollback?.restored !== false

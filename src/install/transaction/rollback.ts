@@ -23,6 +23,8 @@ export interface FailedRun extends RestoredFiles {
   healthchecks(): Promise<readonly RestoredCheck[]>
   /** Undoes the changes to files; resolves to whether any of them had been made. */
   undo(): Promise<boolean>
+  /** Whether an earlier attempt has undone a change that had been made. */
+  wasUndone?: boolean
   /** The host's files that the undo could not put back, one sentence each; complete once `undo` has ended. */
   lost?: readonly string[] | undefined
   /** Called once all changes to files are undone, before any service is restored. */
@@ -68,7 +70,7 @@ export async function rollBack(request: FailedRun): Promise<RolledBack> {
   const known = [...services, ...unreachable]
   let wasChanged: boolean
   try {
-    wasChanged = await request.undo()
+    wasChanged = (await request.undo()) || request.wasUndone === true
   } catch (error) {
     await noteServices(request, { unrestored: known.map(({ part }) => part) })
     const left = [...services.map(({ service }) => describeService(service)), ...unreachable.map(describeUnreachable)]

@@ -36,7 +36,7 @@ export interface Transaction {
    * Undoes every change, newest first; returns whether any change had been made. If a change cannot be undone, throws
    * RollbackError `rollback_failed`, which lists the changes that are not undone.
    */
-  rollback(): Promise<boolean>
+  readonly undo: () => Promise<boolean>
 }
 
 export function beginTransaction(changeLog: ChangeLog): Transaction {
@@ -85,9 +85,8 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
         ...(project && { project }),
       })
     },
-    async rollback() {
-      return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes)
-    },
+    // A bound function adds no frame to the stack of the undo.
+    undo: undoChanges.bind(undefined, { ...changeLog, onLost: (problem: string) => void lost.push(problem) }, changes),
   }
 }
 

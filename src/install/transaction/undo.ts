@@ -2,6 +2,7 @@ import { RollbackError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { asSentence, cleanForeignText } from '../../core/text.ts'
 import { describeChange, describeLost, describeUndo, isBack, isMade, undoChange } from '../changes/change.ts'
+import type { Undone } from '../changes/move.ts'
 import type { Journal } from '../journal/journal.ts'
 import { type AnnouncedChange, undoneRecord } from '../journal/records.ts'
 
@@ -32,7 +33,9 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
   for (const newest of [...pending].reverse()) {
     if (failure !== undefined && failure.seq !== newest.seq) break
     try {
-      if (await undoAnnounced(changeLog, newest, { latest, pending })) wasChanged = true
+      const undone = await undoChange(root, newest.change)
+      await recordUndone(changeLog, newest, { undone, latest, pending })
+      if (undone.wasMade) wasChanged = true
       pending.splice(pending.indexOf(newest), 1)
     } catch (error) {
       failure ??= { seq: newest.seq, error }
@@ -43,14 +46,20 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
   throw rollbackFailed(pending, failure.error)
 }
 
-/** Undoes one change, and records in the journal that it is undone. Returns whether the change had been made. */
-async function undoAnnounced(
-  { root, journal, log, onLost }: ChangeLog,
+/** The result of undoing one change, the number of the latest record of a change, and the changes still to undo. */
+interface UndoneChange {
+  readonly undone: Undone
+  readonly latest: number
+  readonly pending: readonly AnnouncedChange[]
+}
+
+/** Records in the journal that a change is undone. Throws if a kept path has to be put back first. */
+async function recordUndone(
+  { journal, log, onLost }: ChangeLog,
   announced: AnnouncedChange,
-  { latest, pending }: { readonly latest: number; readonly pending: readonly AnnouncedChange[] },
-): Promise<boolean> {
+  { undone: { wasMade, setAside, ...missing }, latest, pending }: UndoneChange,
+): Promise<void> {
   const { change } = announced
-  const { wasMade, setAside, ...missing } = await undoChange(root, change)
   const wasCertain = wasCertainlyMade(announced, latest)
   // The new version may have moved this path elsewhere. The undo stops here once, so that an operator can put the path
   // back. When the undo is repeated, no newer change is left, so it continues without the path.
@@ -70,7 +79,6 @@ async function undoAnnounced(
   const undone = undoneRecord(announced, wasMade || wasCertain)
   await journal.append(problem === undefined ? undone : { ...undone, lost: problem })
   if (wasMade && lost === undefined && change.type !== 'make_directory') log.info(describeUndo(change))
-  return wasMade
 }
 
 /** True if any of these changes is still in effect. If none is, the host is exactly as it was before them. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
@@ -7,7 +7,9 @@ import { openProjectStage, projectFiles } from '../harness/project-stage.ts'
 import { openStage, pluginFiles, rollBack } from '../harness/stage.ts'
 
 const MAX_FRAMES = 12
-const PRELOADED = join(import.meta.dirname, '../harness/record-renames.mjs')
+const HARNESS = join(import.meta.dirname, '../harness')
+const PRELOADED = join(HARNESS, 'record-renames.mjs')
+const KILLING = join(HARNESS, 'kill-before-rename.mjs')
 
 /** The functions of each flow, from the action down to the steps. */
 const FRAMES = {
@@ -18,12 +20,17 @@ const FRAMES = {
 const SWITCH = ['switchParts', 'apply', 'applyChanges', 'makeMove']
 const OF_STAGED = ['runSteps', 'switchRun', ...SWITCH]
 const OF_RETAINED = ['runSteps', 'performStep', ...SWITCH]
+const UNDO = ['rollBack', 'undoChanges', 'undoChange', 'undoMove', 'makeMove']
+const OF_RECOVERY = ['deploy', 'deployArtifact', 'runContract', 'HostLock.take', 'recoverDeadRun', 'endRolledBack']
 
 type Deploy = (inputs: Record<string, string>, run: Partial<ActionRun>) => Promise<ActionResult>
 
-/** Runs `deploy`. Returns the functions on the stack of the rename that puts a tree at `to`, from the action down. */
+/**
+ * Runs `deploy`. Returns the functions on the stack of the first rename that puts a tree at `to`, from the action down.
+ */
 async function framesOf(deploy: Deploy, folder: string, to: string): Promise<string[]> {
   const stacks = join(folder, 'stacks')
+  rmSync(stacks, { force: true })
   const { exitCode, log } = await deploy({}, { env: { STACKS: stacks, NODE_OPTIONS: `--import=${PRELOADED}` } })
   assert.equal(exitCode, 0, log)
   const lines = readFileSync(stacks, 'utf8').trimEnd().split('\n')
@@ -79,6 +86,19 @@ describe('the stack of the rename that switches the versions', () => {
     const restore: Deploy = (inputs, run) => rollBack({ workspace, root }, inputs, run)
     const frames = await framesOf(restore, workspace.path, join(root, 'plugins/greeter'))
     assert.deepEqual(frames, [...FRAMES.rollback, ...OF_RETAINED])
+    assert.ok(frames.length + 1 <= MAX_FRAMES)
+  })
+
+  it(`names every function of a recovery, at most ${MAX_FRAMES} with the rename`, async () => {
+    const { deploy, publish, root, workspace } = marketplace
+    await publish('3.0.0', pluginFiles('3.0.0'))
+    const place = join(root, 'plugins/greeter')
+    const env = { KILL_BEFORE: place, NODE_OPTIONS: `--import=${KILLING}` }
+    const killed = await deploy({ version: '3.0.0' }, { env })
+    assert.equal(killed.signal, 'SIGKILL', killed.log)
+    const next: Deploy = (inputs, run) => deploy({ version: '3.0.0', ...inputs }, run)
+    const frames = await framesOf(next, workspace.path, place)
+    assert.deepEqual(frames, [...OF_RECOVERY, ...UNDO])
     assert.ok(frames.length + 1 <= MAX_FRAMES)
   })
 })

@@ -187,7 +187,7 @@ describe('HostSession', () => {
     const to = relative(root, join(session.stagingFolder, 'tree/data'))
     await session.transaction.apply([{ type: 'move', from: `${SNAPSHOT}/data`, to }])
     rmSync(join(root, to), { recursive: true })
-    await session.transaction.rollback()
+    await session.transaction.undo()
     await session.makeRoom()
     assert.ok(existsSync(join(session.stagingFolder, 'tree/main')))
     await session.settle()

@@ -117,7 +117,7 @@ describe('writeEnv', () => {
       assert.equal(await scene.write({ settings: { TOKEN: 's3cret' } }), 'done')
       assert.equal(readFileSync(scene.target, 'utf8'), 'TOKEN=s3cret\n')
       assert.equal(statSync(scene.target).mode & 0o777, 0o600)
-      await scene.transaction.rollback()
+      await scene.transaction.undo()
       assert.ok(!existsSync(scene.target))
     })
   }
@@ -129,7 +129,7 @@ describe('writeEnv', () => {
       await scene.write({ environment: { required: ['A'], optional: ['B'] }, settings: { A: 'x', B: 'y' } }),
       'unchanged',
     )
-    await scene.transaction.rollback()
+    await scene.transaction.undo()
     assert.equal(readFileSync(scene.target, 'utf8'), 'A=mine')
     assert.equal(statSync(scene.target).mode & 0o777, 0o640)
   })
@@ -241,7 +241,7 @@ describe('the settings that a host framework injects', () => {
       [statSync(path).mode & 0o777, readFileSync(`${join(path, '..')}.env`, 'utf8')],
       [0o600, "A=1\nB='of this host'\n"],
     )
-    await context.transaction.rollback()
+    await context.transaction.undo()
     assert.deepEqual([existsSync(path), existsSync(`${join(path, '..')}.env`)], [false, false])
   })
 
@@ -255,7 +255,7 @@ describe('the settings that a host framework injects', () => {
   it("are never changed if they are the operator's own, nor removed on a rollback", async t => {
     const { context, path, write } = await openScene(t, { 'plugins/x/.env': 'B=mine\n' })
     assert.equal(await write(), 'x.env written')
-    await context.transaction.rollback()
+    await context.transaction.undo()
     assert.equal(readFileSync(path, 'utf8'), 'B=mine\n')
   })
 

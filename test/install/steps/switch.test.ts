@@ -85,7 +85,7 @@ describe('preparing and switching a part', () => {
     const scene = await makeScene(t, undefined, { main: 'new' })
     assert.equal(await scene.install(), undefined)
     assert.deepEqual(scene.listing(), { 'x/main': 'new' })
-    assert.equal(await scene.transaction.rollback(), true)
+    assert.equal(await scene.transaction.undo(), true)
     assert.deepEqual(
       Object.keys(listTree(scene.layout.root)).filter(path => path.startsWith('plugins')),
       [],
@@ -126,7 +126,7 @@ describe('preparing and switching a part', () => {
       await scene.install({ keepPaths })
       const carried = Object.entries(installed).map(([path, text]) => [`x/${path}`, text])
       assert.deepEqual(scene.listing(), { 'x/main': 'new', ...Object.fromEntries(carried) })
-      await scene.transaction.rollback()
+      await scene.transaction.undo()
       assert.deepEqual(scene.listing(), before)
     })
   }
@@ -158,7 +158,7 @@ describe('preparing and switching a part', () => {
     assert.equal(await scene.install({ part: { leftBehind } }), undefined)
     assert.deepEqual(scene.listing(), { 'x/main': 'new', 'x/data/db': 'rows' })
     assert.deepEqual(withoutModes(listTree(leftBehind)), { main: 'older', other: '1' })
-    await scene.transaction.rollback()
+    await scene.transaction.undo()
     assert.deepEqual(withoutModes(listTree(leftBehind)), { main: 'older', 'data/db': 'rows', other: '1' })
   })
 

@@ -68,9 +68,9 @@ describe('Transaction', () => {
       const before = listing()
       for (const change of UPDATE.slice(0, made)) await transaction.apply([change])
       assert.equal(transaction.changed, made > 0)
-      assert.equal(await transaction.rollback(), made > 0)
+      assert.equal(await transaction.undo(), made > 0)
       assert.deepEqual(listing(), before)
-      assert.equal(await transaction.rollback(), false)
+      assert.equal(await transaction.undo(), false)
       assert.deepEqual(listing(), before)
     })
   }
@@ -78,7 +78,7 @@ describe('Transaction', () => {
   it('announces each change before making it, and rolls back the newest first', async t => {
     const { transaction, journalPath } = await makeScene(t)
     for (const change of UPDATE) await transaction.apply([change])
-    await transaction.rollback()
+    await transaction.undo()
     assert.deepEqual(
       recordsOf(journalPath).map(({ record, change, of }) => [record, change ?? of]),
       [...UPDATE.map(change => ['change', change]), ...[5, 4, 3, 2].map(seq => ['undone', seq])],
@@ -90,7 +90,7 @@ describe('Transaction', () => {
     const change: PlannedChange = { type: 'move', from: 'plugins/x', to: 'no/such/folder' }
     await assert.rejects(transaction.apply([change]), { code: 'ENOENT' })
     assert.deepEqual(recordsOf(journalPath), [{ record: 'change', change }])
-    assert.equal(await transaction.rollback(), false)
+    assert.equal(await transaction.undo(), false)
   })
 
   for (const [name, change] of [
@@ -106,7 +106,7 @@ describe('Transaction', () => {
         message: / has just (?:dis)?appeared: /,
       })
       assert.deepEqual(recordsOf(journalPath), [])
-      await transaction.rollback()
+      await transaction.undo()
       assert.deepEqual(listing(), before)
     })
   }
@@ -115,7 +115,7 @@ describe('Transaction', () => {
     const { transaction } = await makeScene(t)
     await transaction.apply([{ type: 'make_directory', path: 'extensions' }])
     assert.equal(transaction.changed, false)
-    assert.equal(await transaction.rollback(), false)
+    assert.equal(await transaction.undo(), false)
   })
 
   it('commits with one record', async t => {
@@ -271,7 +271,7 @@ const UNWRITABLE = { append: async () => undefined, close: () => {} }
 describe('changes that are announced together', () => {
   it('have one record, and each undo names its own change', async t => {
     const { transaction, journalPath } = await makeSwitched(t)
-    await transaction.rollback()
+    await transaction.undo()
     const found = (readJournal(journalPath) ?? []).slice(1).map(record => {
       if (record.record === 'undone') return [record.of, record.nth, record.was_made]
       return record.record === 'changes' ? record.changes.length : record.record
@@ -325,7 +325,7 @@ describe('changes that are announced together', () => {
         if (change === first && announced().length > trees.length) rmSync(join(root, lost), { recursive: true })
       }
       await assert.rejects(transaction.apply(kept, unlink), { code: 'step_failed' })
-      assert.equal(await transaction.rollback(), true)
+      assert.equal(await transaction.undo(), true)
       const found = IDS.map(id => [
         existsSync(join(root, `plugins/${id}/main`)),
         existsSync(join(root, `plugins/${id}/data/db`)),
@@ -353,7 +353,7 @@ describe('changes that are announced together', () => {
   it('are undone even if the new version has renamed a kept path', async t => {
     const { root, transaction, listing, before } = await makeSwitched(t)
     renameSync(join(root, 'plugins/b/data'), join(root, 'plugins/b/data-2'))
-    assert.equal(await transaction.rollback(), true)
+    assert.equal(await transaction.undo(), true)
     assert.deepEqual(listing(), before)
   })
 
@@ -361,13 +361,13 @@ describe('changes that are announced together', () => {
     const { root, transaction, listing, before } = await makeSwitched(t)
     renameSync(join(root, 'plugins/b/data'), join(root, 'elsewhere'))
     const [from, to] = [`${snapshotOf('b')}/data`, `${STAGING}/b/data`]
-    await assert.rejects(transaction.rollback(), {
+    await assert.rejects(transaction.undo(), {
       code: 'rollback_failed',
       message: new RegExp(`${from} was moved to ${to} .* at neither path.* put it back`),
     })
     assert.deepEqual(transaction.lost, [])
     renameSync(join(root, 'elsewhere'), join(root, to))
-    assert.equal(await transaction.rollback(), true)
+    assert.equal(await transaction.undo(), true)
     assert.deepEqual(listing(), before)
   })
 
@@ -375,7 +375,7 @@ describe('changes that are announced together', () => {
     const { root, transaction, announced } = await makeTogetherScene(t)
     await transaction.apply(RECORDS[0] ?? [])
     rmSync(join(root, snapshotOf('b')), { recursive: true })
-    await assert.rejects(transaction.rollback(), {
+    await assert.rejects(transaction.undo(), {
       code: 'rollback_failed',
       message: /Not undone: plugins\/b was moved to [^;]*\. Remove/,
     })
@@ -393,7 +393,7 @@ describe('changes that are announced together', () => {
     const { root, transaction } = await makeTogetherScene(t)
     for (const changes of RECORDS.slice(0, 2)) await transaction.apply(changes)
     rmSync(join(root, STAGING, 'b'), { recursive: true })
-    await assert.rejects(transaction.rollback(), { code: 'rollback_failed', message: /at neither path/ })
+    await assert.rejects(transaction.undo(), { code: 'rollback_failed', message: /at neither path/ })
   })
 
   it('keep few directories open, however many kept paths move and however deep they are', async t => {
@@ -411,7 +411,7 @@ describe('changes that are announced together', () => {
     assert.ok(Math.max(...counts) - first <= 210, `${Math.max(...counts) - first} more descriptors were open`)
     assert.ok(paths.every(path => existsSync(join(root, staged, path))))
     assert.equal(open(), first)
-    await transaction.rollback()
+    await transaction.undo()
     assert.deepEqual(listing(), before)
   })
 
