@@ -8,7 +8,8 @@ import {
   writtenPluginsDirectorySchema,
 } from '../core/identifiers.ts'
 import { installPath, layoutOf, placeOf } from '../install/host/layout.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import type { RunResult } from '../install/reports/result.ts'
+import type { DeploymentTools } from '../install/run/deployment.ts'
 import { type Incomplete, refuse as refuseRun } from '../install/run/refuse.ts'
 import { checkInstalled } from '../marketplace/check.ts'
 import { deployArtifact } from '../marketplace/deploy.ts'
@@ -20,7 +21,6 @@ import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, inputError } f
 import {
   buildDeploymentOutputs,
   failStep,
-  type KnownResult,
   outputsOfFailure,
   runPostStep,
   Step,
@@ -90,7 +90,7 @@ export function readDeployInputs(workspace: string): DeployInputs {
 }
 
 /** Returns every output of action.yml. An unknown value is empty. */
-export function buildDeployOutputs(result: KnownResult, projectRoot: string | undefined): Record<string, string> {
+export function buildDeployOutputs(result: RunResult, projectRoot: string | undefined): Record<string, string> {
   const { kind, id, ...report } = result.report
   const isKnown = projectRoot !== undefined && id !== null && kind !== null
   return buildDeploymentOutputs(
@@ -128,7 +128,7 @@ function readBases(read: InputReader): DeployRequest['bases'] | undefined {
 }
 
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
+async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
   if (inputs.problems.length > 0)
     return await refuseRun(MARKETPLACE, inputs.request, { error: inputError(inputs.problems), tools })
   const insecure = findInsecureBase(inputs)

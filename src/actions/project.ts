@@ -2,7 +2,8 @@ import { z } from 'zod/mini'
 import { toDeployError } from '../core/errors.ts'
 import { projectIdSchema, versionSchema } from '../core/identifiers.ts'
 import { parseSignerKeys } from '../core/trust/signature.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import type { RunResult } from '../install/reports/result.ts'
+import type { DeploymentTools } from '../install/run/deployment.ts'
 import { type Incomplete, refuse as refuseRun } from '../install/run/refuse.ts'
 import { parseRequestUrl } from '../net/policy.ts'
 import { deployProject } from '../project/deploy.ts'
@@ -13,7 +14,6 @@ import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, idsSchema, inp
 import {
   buildDeploymentOutputs,
   failStep,
-  type KnownResult,
   outputsOfFailure,
   runPostStep,
   Step,
@@ -100,7 +100,7 @@ function readSources(read: InputReader): SourceInputs {
 }
 
 /** Returns every output of project/action.yml. An unknown value is empty. */
-export function buildProjectOutputs(result: KnownResult, projectRoot: string | undefined): Record<string, string> {
+export function buildProjectOutputs(result: RunResult, projectRoot: string | undefined): Record<string, string> {
   return {
     ...buildDeploymentOutputs(result, projectRoot),
     'project-id': result.report.slug ?? '',
@@ -132,7 +132,7 @@ function readDryRun(read: InputReader): boolean | undefined {
 }
 
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
+async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
   const { request, sources, connection, problems } = inputs
   if (problems.length > 0) return await refuseRun(PROJECT, request, { error: inputError(problems), tools })
   try {

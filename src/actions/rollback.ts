@@ -9,7 +9,8 @@ import {
   versionSchema,
 } from '../core/identifiers.ts'
 import { installPath, layoutOf, placeOf } from '../install/host/layout.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import type { RunResult } from '../install/reports/result.ts'
+import type { DeploymentTools } from '../install/run/deployment.ts'
 import { type Incomplete, refuse as refuseRun } from '../install/run/refuse.ts'
 import { createMarketplaceClient, createMarketplaceSender, type MarketplaceAccess } from '../marketplace/hub.ts'
 import { parseRequestUrl } from '../net/policy.ts'
@@ -21,7 +22,6 @@ import { apiKeySchema, baseUrlSchema, booleanSchema, InputReader, inputError } f
 import {
   buildDeploymentOutputs,
   failStep,
-  type KnownResult,
   outputsOfFailure,
   runPostStep,
   Step,
@@ -100,7 +100,7 @@ export function readRollbackInputs(workspace: string): RollbackInputs {
 
 /** Returns every output of rollback/action.yml. An unknown value is empty. */
 export function buildRollbackOutputs(
-  result: KnownResult,
+  result: RunResult,
   { subject, projectRoot }: Pick<Incomplete<RollbackRequest>, 'subject' | 'projectRoot'>,
 ): Record<string, string> {
   const isProject = subject?.contract === 'project'
@@ -111,7 +111,7 @@ export function buildRollbackOutputs(
   }
 }
 
-function pathOf(subject: RollbackSubject, projectRoot: string, { report }: KnownResult): string {
+function pathOf(subject: RollbackSubject, projectRoot: string, { report }: RunResult): string {
   if (subject.contract === 'project') return projectRoot
   return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
@@ -169,7 +169,7 @@ function readAccess(
 }
 
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function refuse(inputs: RollbackInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
+async function refuse(inputs: RollbackInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
   const { request, connection, problems } = inputs
   if (problems.length > 0) return await refuseRun(ROLLBACK, request, { error: inputError(problems), tools })
   try {

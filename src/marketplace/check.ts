@@ -5,7 +5,8 @@ import { directoryIn, type Place, placePath } from '../install/host/layout.ts'
 import { findInstalled, readInstalled } from '../install/host/record.ts'
 import { type InstalledRow, isFrom } from '../install/host/rows.ts'
 import { requireAtRest } from '../install/recovery/dead-run.ts'
-import type { DeploymentTools, EndedDeployment } from '../install/run/deployment.ts'
+import type { RunResult } from '../install/reports/result.ts'
+import type { DeploymentTools } from '../install/run/deployment.ts'
 import { runUnreported } from '../install/run/dry-run.ts'
 import { start } from '../install/run/refuse.ts'
 import { startEntry } from '../install/steps/context.ts'
@@ -30,7 +31,7 @@ type InstalledCheck = ArtifactDeployment<CheckState>
  * plan's `healthcheck` steps run. Asks no hub, and installs, starts, changes and reports nothing. Never throws for a
  * failed check: the result contains the error.
  */
-export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
+export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<RunResult> {
   const deployment = start({ ...MARKETPLACE, transitions: CHECK_TRANSITIONS }, request, tools)
   return await runUnreported(deployment, {
     name: 'a check',

@@ -1,7 +1,8 @@
 import { countInWords } from '../core/text.ts'
 import { openPrivateFileSync } from '../install/files/open.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/run/deployment.ts'
+import type { RunResult } from '../install/reports/result.ts'
+import type { DeploymentTools, TerminalState } from '../install/run/deployment.ts'
 import { runContract } from '../install/run/refuse.ts'
 import type { Flow } from '../install/run/run.ts'
 import type { InstallOrder, StepContext } from '../install/steps/context.ts'
@@ -38,7 +39,7 @@ const DEPLOY = {
  * report, best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing.
  * Never throws for a failed deployment: the result contains the error.
  */
-export async function deployArtifact(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
+export async function deployArtifact(request: DeployRequest, tools: DeploymentTools): Promise<RunResult> {
   return await runContract(DEPLOY, request, tools)
 }
 

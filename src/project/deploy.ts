@@ -2,7 +2,8 @@ import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { countInWords } from '../core/text.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import type { EndedDeployment, TerminalState } from '../install/run/deployment.ts'
+import type { RunResult } from '../install/reports/result.ts'
+import type { TerminalState } from '../install/run/deployment.ts'
 import { runContract } from '../install/run/refuse.ts'
 import type { Flow } from '../install/run/run.ts'
 import type { InstallOrder, StepContext } from '../install/steps/context.ts'
@@ -35,7 +36,7 @@ import {
  * the hub refuses the report of a success, that is an error, although the new version stays (contract 7). Never throws
  * for a failed deployment: the result contains the error.
  */
-export async function deployProject(request: ProjectRequest, tools: ProjectTools): Promise<EndedDeployment> {
+export async function deployProject(request: ProjectRequest, tools: ProjectTools): Promise<RunResult> {
   const contract = {
     ...PROJECT,
     transitions: PROJECT_TRANSITIONS,
@@ -137,7 +138,7 @@ function isNoNotification({ action }: { action: string }): boolean {
  * Returns the error if the hub refused the report of a successful deployment. It is no error if the report got no
  * answer or the login for it was refused: a later run sends that report again.
  */
-function refusedReport({ report, delivery }: EndedDeployment): DeploymentError | undefined {
+function refusedReport({ report, delivery }: RunResult): DeploymentError | undefined {
   if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
     return undefined
   }

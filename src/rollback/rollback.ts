@@ -1,5 +1,6 @@
 import { countInWords } from '../core/text.ts'
-import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/run/deployment.ts'
+import type { RunResult } from '../install/reports/result.ts'
+import type { DeploymentTools, TerminalState } from '../install/run/deployment.ts'
 import { runContract, type Subject } from '../install/run/refuse.ts'
 import type { Flow } from '../install/run/run.ts'
 import type { InstallOrder, StepContext } from '../install/steps/context.ts'
@@ -26,7 +27,7 @@ export async function rollBackVersion<Request extends RollbackRequest>(
   subject: Subject<Request>,
   request: Request,
   tools: DeploymentTools,
-): Promise<EndedDeployment> {
+): Promise<RunResult> {
   const contract = {
     ...subject,
     transitions: ROLLBACK_TRANSITIONS,

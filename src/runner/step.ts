@@ -4,10 +4,10 @@ import { DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import { startGrace } from '../install/files/child-process.ts'
 import { isSystemError, toHostError } from '../install/files/errors.ts'
 import { recoverMainStep } from '../install/recovery/recover-host.ts'
-import type { ClosedDeployment } from '../install/reports/close.ts'
 import type { Flows } from '../install/reports/host.ts'
 import { type LocalReport, redactReport } from '../install/reports/local-report.ts'
-import type { DeploymentTools, EndedDeployment, RunObserver } from '../install/run/deployment.ts'
+import type { RunResult } from '../install/reports/result.ts'
+import type { DeploymentTools, RunObserver } from '../install/run/deployment.ts'
 import { checkRestored, type UnhealthyRestoration } from '../install/run/handover.ts'
 import { hostFor, type Incomplete, type Subject } from '../install/run/refuse.ts'
 import type { HostRequest, RunnerFacts, SecretKeeper } from '../install/transaction/record.ts'
@@ -37,11 +37,8 @@ export interface StepInputs<Request> extends GivenInputs {
   readonly connection: Connection
 }
 
-/** The facts about a run when its outputs are written. */
-export type KnownResult = Partial<EndedDeployment> & { report: LocalReport }
-
-/** Builds the action's outputs from the facts about a run. */
-type OutputsOf = (result: KnownResult) => Record<string, string>
+/** Builds the action's outputs from the result of a run, as far as it is known. */
+type OutputsOf = (result: RunResult) => Record<string, string>
 
 /** The tools of a step that deploys nothing. */
 export interface StepTools {
@@ -109,7 +106,7 @@ export class Step {
   readonly #cancel = listenForCancel()
   #outputsOf: OutputsOf = () => ({})
   /** The facts about a deployment for the outputs if the run is killed; undefined before the deployment has begun. */
-  #known: KnownResult | undefined
+  #known: RunResult | undefined
   /** The recovery that this run made, in one sentence. */
   #recovered: string | undefined
 
@@ -164,7 +161,7 @@ export class Step {
   }
 
   /** Hands a deployment's result to the runner. Fails the step unless everything succeeded. */
-  finishDeployment(result: EndedDeployment): void {
+  finishDeployment(result: RunResult): void {
     const { log } = this.tools
     log.end()
     this.#files.saveState(ENDED_STATE, 'true')
@@ -180,7 +177,7 @@ export class Step {
   }
 
   /** Adds the summary of a recovered deployment, if there was one. */
-  finishRecovery(recovered: ClosedDeployment | undefined): void {
+  finishRecovery(recovered: RunResult | undefined): void {
     const { log, notes } = this.tools
     log.end()
     if (recovered !== undefined) this.#files.setSummary(buildDeploySummary({ ...recovered, notes }))
@@ -226,7 +223,8 @@ export class Step {
   }
 
   #observe(deploymentId: string): RunObserver {
-    const note = (report: LocalReport): void => this.#note({ report: redactReport(report, this.tools.secrets) })
+    const note = (report: LocalReport): void =>
+      this.#note({ report: redactReport(report, this.tools.secrets), plannedSteps: [] })
     return {
       onBegun: report => {
         this.#files.saveState(RUN_STATE, deploymentId)
@@ -244,21 +242,21 @@ export class Step {
    * Writes the outputs before the hub gets the report, because they must be right even if the run is killed in the
    * meantime. A cancelled run also writes its summary, because the runner will soon kill it.
    */
-  #noteBeforeReport(ended: EndedDeployment): void {
+  #noteBeforeReport(ended: RunResult): void {
     const { signal } = this.tools
     this.#note(ended)
     if (signal.aborted) this.#noteEnded(ended)
     else signal.addEventListener('abort', () => this.#noteEnded(ended), { once: true })
   }
 
-  #noteEnded(ended: EndedDeployment): void {
+  #noteEnded(ended: RunResult): void {
     if (ended.handover !== undefined) this.#files.saveState(HANDOVER_STATE, ended.handover)
     this.#note(ended)
     const { notes, took } = this.tools.log
     this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes, took }))
   }
 
-  #note(result: KnownResult): void {
+  #note(result: RunResult): void {
     this.#known = result
     const outputs = this.#outputsOf(result)
     this.tools.secrets.know([outputs['install-path'], outputs['report-path']])
@@ -327,7 +325,7 @@ export async function runPostStep<Request extends HostRequest>(
 
 /** Returns the outputs that every deploying action has. An unknown value is empty. */
 export function buildDeploymentOutputs(
-  { report, reportPath, error }: KnownResult,
+  { report, reportPath, error }: RunResult,
   installPath: string | undefined,
 ): Record<string, string> {
   return {

@@ -428,13 +428,16 @@ describe('buildDeployOutputs', () => {
     const { outputs } = parse(readFileSync(join(import.meta.dirname, '../../action.yml'), 'utf8'))
     const nothing = reportOf({ id: null, version: null, previous_version: null, artifact_sha256: null })
     for (const report of [reportOf(), nothing]) {
-      assert.deepEqual(Object.keys(buildDeployOutputs({ report }, ROOT)).toSorted(), Object.keys(outputs).toSorted())
+      assert.deepEqual(
+        Object.keys(buildDeployOutputs({ report, plannedSteps: [] }, ROOT)).toSorted(),
+        Object.keys(outputs).toSorted(),
+      )
     }
     const {
       version,
       'previous-version': previous,
       'install-path': path,
-    } = buildDeployOutputs({ report: nothing }, undefined)
+    } = buildDeployOutputs({ report: nothing, plannedSteps: [] }, undefined)
     assert.deepEqual([version, previous, path], ['', '', ''])
   })
 
@@ -444,7 +447,7 @@ describe('buildDeployOutputs', () => {
   ] as const) {
     it(`names the installed directory of a ${kind}`, () => {
       const report = reportOf({ kind, id: 'greeter-2' })
-      assert.equal(buildDeployOutputs({ report }, ROOT)['install-path'], path)
+      assert.equal(buildDeployOutputs({ report, plannedSteps: [] }, ROOT)['install-path'], path)
     })
   }
 
@@ -454,7 +457,7 @@ describe('buildDeployOutputs', () => {
       [reportOf({ kind: null }), ROOT],
       [reportOf(), undefined],
     ] as const) {
-      assert.equal(buildDeployOutputs({ report }, root)['install-path'], '')
+      assert.equal(buildDeployOutputs({ report, plannedSteps: [] }, root)['install-path'], '')
     }
   })
 
@@ -462,7 +465,7 @@ describe('buildDeployOutputs', () => {
     const error = { code: 'step_failed' as const, message: 'm', step: 'env' }
     const reported = { accepted: true, attempts: 1, error: null }
     const report = reportOf({ outcome: 'rolled_back', changed: false, error, reported })
-    const outputs = buildDeployOutputs({ report, error: new DeploymentError('network', 'm') }, ROOT)
+    const outputs = buildDeployOutputs({ report, plannedSteps: [], error: new DeploymentError('network', 'm') }, ROOT)
     const { outcome, changed, 'failed-step': step, 'error-code': code } = outputs
     assert.deepEqual(
       [outcome, changed, step, code, outputs['reported']],

@@ -6,9 +6,9 @@ import { requireOwnKinds, requireSafeHost, UntouchableHostError } from '../host/
 import { prepareHost, spendReserve } from '../host/readiness.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
 import { readJournal } from '../journal/read.ts'
-import type { ClosedDeployment } from '../reports/close.ts'
 import type { HostContext } from '../reports/host.ts'
 import { describeEnd, findEndedReport } from '../reports/local-report.ts'
+import type { RunResult } from '../reports/result.ts'
 import { findEnd, isInDoubt } from './dead-run.ts'
 import { recoverDeadRun } from './recover.ts'
 import { findPending } from './services.ts'
@@ -29,12 +29,12 @@ export interface MainStep {
  * step ended if its report is found, even if another run recovered it. Otherwise, returns what was recovered, if
  * anything. After a main step that ended by itself, only warns about a failure if the host has exactly one version.
  */
-export async function recoverMainStep(host: HostContext, main: MainStep): Promise<ClosedDeployment | undefined> {
+export async function recoverMainStep(host: HostContext, main: MainStep): Promise<RunResult | undefined> {
   const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS)
   return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs)
 }
 
-async function recoverKilledStep(host: HostContext, timeoutMs: number): Promise<ClosedDeployment | undefined> {
+async function recoverKilledStep(host: HostContext, timeoutMs: number): Promise<RunResult | undefined> {
   try {
     const recovered = await recoverHost(host, timeoutMs)
     return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered)
@@ -48,7 +48,7 @@ async function recoverKilledStep(host: HostContext, timeoutMs: number): Promise<
   }
 }
 
-async function completeStep(host: HostContext, timeoutMs: number): Promise<ClosedDeployment | undefined> {
+async function completeStep(host: HostContext, timeoutMs: number): Promise<RunResult | undefined> {
   const { layout, log } = host
   if (!pathExistsSync(layout.journal)) return undefined
   requireSafeHost(host)
@@ -67,7 +67,7 @@ async function completeStep(host: HostContext, timeoutMs: number): Promise<Close
   }
 }
 
-function endedByAnother({ layout, log, run }: HostContext): ClosedDeployment | undefined {
+function endedByAnother({ layout, log, run }: HostContext): RunResult | undefined {
   const found = findEndedReport(layout, run.id)
   if (found === undefined) return undefined
   log.notice(`Nothing of this deployment is left to recover: ${describeEnd(found.report)}.`)
@@ -95,7 +95,7 @@ export function isAnyPending({ layout, hostConfig }: HostContext): boolean {
  * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
  * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
  */
-export async function recoverHost(host: HostContext, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
+export async function recoverHost(host: HostContext, lockTimeoutMs: number): Promise<RunResult | undefined> {
   requireSafeHost(host)
   if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) return undefined
   requireOwnKinds(host.layout)

@@ -1,12 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { DeployError } from '../../core/errors.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { nameOf, stagingPath } from '../host/layout.ts'
 import { requireSafeDirectory } from '../host/ownership.ts'
 import { buildEnd, type DeploymentEnd, flowOf, nameRun } from '../journal/facts.ts'
 import { openJournal, removeJournal } from '../journal/journal.ts'
 import { announcedIn, type CommitRecord, findCommit, pendingChanges } from '../journal/records.ts'
-import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
+import { closeDeployment } from '../reports/close.ts'
 import type { HostContext } from '../reports/host.ts'
 import {
   describeRecovered,
@@ -15,8 +14,9 @@ import {
   restoredUnhealthy,
   rollbackProblems,
 } from '../reports/local-report.ts'
+import type { RunResult } from '../reports/result.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
-import { type FailedRun, isOfFile, type RolledBack, rollBack } from '../transaction/rollback.ts'
+import { type FailedRun, isOfFile, type RolledBack, type RunEnd, rollBack } from '../transaction/rollback.ts'
 import { undoChanges } from '../transaction/undo.ts'
 import { cleanStaging, discardStaging, finishCommitted, removeStrayTemporaries, retryDiscarded } from './cleanup.ts'
 import {
@@ -41,15 +41,17 @@ import { checksAfter, findPending, findServices, restorePending } from './servic
  * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
  * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
-export async function recoverDeadRun(host: HostContext): Promise<ClosedDeployment | undefined> {
+export async function recoverDeadRun(host: HostContext): Promise<RunResult | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
   const wasPending = new Set(findPending(layout).map(nameOf))
   const run = openDeadRun(host)
-  let recovered: ClosedDeployment | undefined
+  let recovered: RunResult | undefined
   try {
-    if (run === undefined) await removeLeftovers(host)
-    else {
+    if (run === undefined) {
+      await retryDiscarded(layout, log)
+      await cleanStaging(layout, log)
+    } else {
       await beginRecovery(host, run)
       const commit = findCommit(run.records)
       const ended = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
@@ -89,9 +91,9 @@ async function beginRecovery(host: HostContext, { records, journal }: DeadRun): 
 }
 
 /** Records and reports how a dead run ended. Removes what it left if no later recovery needs it. */
-async function closeRecovered(host: HostContext, run: DeadRun, ended: RecoveredEnd): Promise<ClosedDeployment> {
+async function closeRecovered(host: HostContext, run: DeadRun, ended: RunEnd): Promise<RunResult> {
   const { begin, records, journal, record } = run
-  const { end, isUnfinished, unwritten, hasLost } = ended
+  const { end, isUnfinished, unwritten } = ended
   const known = findEnd(records)
   const wasReported = countAttempts(host, records) > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
@@ -108,17 +110,10 @@ async function closeRecovered(host: HostContext, run: DeadRun, ended: RecoveredE
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (isUnfinished) host.grace.cancelled.throwIfAborted()
   if (unwritten !== undefined) throw unwritten
-  await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost })
+  await retryDiscarded(host.layout, host.log)
+  await endJournal(host, begin.facts.deployment_id, ended)
   logRecovered(host, closed.report, known)
   return closed
-}
-
-/** Removes what no recovery needs, once the host's record is as the journal says. */
-async function removeLeftovers(host: HostContext, ended?: EndedRun): Promise<void> {
-  const { layout, log } = host
-  await retryDiscarded(layout, log)
-  if (ended === undefined) await cleanStaging(layout, log)
-  else await endJournal(host, ended)
 }
 
 /**
@@ -164,22 +159,11 @@ const ROLLED_BACK = {
 
 const DAMAGED = 'and rolled back afterwards, but not all files are as before'
 
-/** The end of a dead run, as its recovery found or made it. */
-interface RecoveredEnd {
-  readonly end: DeploymentEnd
-  /** Whether another recovery has to continue: this one was cancelled, or could not record the restored services. */
-  readonly isUnfinished?: boolean
-  /** The error that leaves work to another recovery: the pending services could not be recorded. */
-  readonly unwritten?: DeployError | undefined
-  /** Whether a kept path could not be put back. */
-  readonly hasLost?: boolean | undefined
-}
-
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
  * are restored, that end stands, and only the services that the run left are restored.
  */
-async function endRolledBack(host: HostContext, run: DeadRun): Promise<RecoveredEnd> {
+async function endRolledBack(host: HostContext, run: DeadRun): Promise<RunEnd> {
   const known = findEnd(run.records)
   const restored = known?.rollback?.restored === false ? undefined : known
   const request = failedRunOf(host, run)
@@ -248,24 +232,21 @@ function failedRunOf(host: HostContext, run: DeadRun): FailedRun & { readonly lo
 }
 
 /** Ends a run that died after its commit: the new version stays. */
-async function endCommitted(host: HostContext, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
+async function endCommitted(host: HostContext, { records }: DeadRun, commit: CommitRecord): Promise<RunEnd> {
   await finishCommitted(host, commit)
   const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')
   return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
-}
-
-/** A deployment that needs no more recovery. */
-interface EndedRun {
-  readonly id: string
-  /** Whether a kept path could not be put back. The staged files may then contain a copy of it. */
-  readonly hasLost?: boolean | undefined
 }
 
 /**
  * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
  * staged files aside instead.
  */
-export async function endJournal({ layout, log }: HostContext, { id, hasLost = false }: EndedRun): Promise<void> {
+export async function endJournal(
+  { layout, log }: HostContext,
+  id: string,
+  { hasLost = false }: Pick<RunEnd, 'hasLost'>,
+): Promise<void> {
   if (!hasLost) discardStaging(layout, id)
   await removeJournal(layout.journal)
   await cleanStaging(layout, log)

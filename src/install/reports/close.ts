@@ -4,7 +4,7 @@ import { isSystemError, toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import type { Layout } from '../host/layout.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
-import type { DeploymentRecord, PlannedStep } from '../transaction/record.ts'
+import type { DeploymentRecord } from '../transaction/record.ts'
 import { appendAudit } from './audit.ts'
 import type { HostContext } from './host.ts'
 import {
@@ -20,10 +20,11 @@ import {
   writeLocalReport,
 } from './local-report.ts'
 import { type AddressedReport, keepInOutbox, removeFromOutbox } from './outbox.ts'
+import type { RunResult } from './result.ts'
 import { type Delivery, type ReportSender, refusalVerb, type Undelivered } from './sender.ts'
 
-/** A deployment that is over and not reported yet. */
-export interface Conclusion {
+/** A run that is over and not reported yet. */
+interface Unreported {
   readonly record: DeploymentRecord
   readonly end: DeploymentEnd
   /** The address for the deployment's report (see `ReportSender`); null if there is no hub to report to. */
@@ -35,17 +36,6 @@ export interface Conclusion {
   readonly accepted?: number | undefined
   /** Called as soon as the hub has accepted the report. */
   readonly onAccepted?: ((attempts: number) => Promise<void>) | undefined
-}
-
-export interface ClosedDeployment {
-  report: LocalReport
-  /** Undefined if the report could not be written. */
-  reportPath: string | undefined
-  plannedSteps: readonly PlannedStep[]
-  /** The result of sending the report to the hub; undefined if the report was not sent. */
-  delivery?: Delivery | undefined
-  /** One sentence to show below the cause: the records that could not be written on this host, and why. */
-  unwritten?: string | undefined
 }
 
 /** The records that could not be written, with their reasons. */
@@ -62,10 +52,10 @@ const REPORT_TIMEOUT_MS = 10_000
  */
 export async function closeDeployment(
   host: HostContext,
-  conclusion: Conclusion,
-  onLocalReport: (closed: ClosedDeployment) => void = () => {},
-): Promise<ClosedDeployment> {
-  const { record, end, address } = conclusion
+  run: Unreported,
+  onLocalReport: (closed: RunResult) => void = () => {},
+): Promise<RunResult> {
+  const { record, end, address } = run
   const { plannedSteps } = record
   const failures: Failures = new Map()
   const running_version = runningAfter(host.layout, record.facts, end.outcome)
@@ -76,8 +66,8 @@ export async function closeDeployment(
   const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted }
   const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
   onLocalReport({ report: unsent, reportPath: written, plannedSteps })
-  const attempts = conclusion.accepted ?? accepted?.attempts
-  const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent)
+  const attempts = run.accepted ?? accepted?.attempts
+  const { reported, delivery } = await deliver(host, { ...run, accepted: attempts }, unsent)
   if (reported.accepted) removeFromOutbox(host.layout, unsent)
   if (address !== null && !reported.accepted)
     await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, { address, report: unsent }))
@@ -97,9 +87,9 @@ export async function closeDeployment(
  */
 export async function closeUntouched(
   { sender, log, secrets, grace }: Pick<HostContext, 'sender' | 'log' | 'secrets' | 'grace'>,
-  { record, end }: Omit<Conclusion, 'address'>,
-  onKnown: (closed: ClosedDeployment) => void = () => {},
-): Promise<ClosedDeployment> {
+  { record, end }: Pick<Unreported, 'record' | 'end'>,
+  onKnown: (closed: RunResult) => void = () => {},
+): Promise<RunResult> {
   const { previous_version: running_version } = record.facts
   const circumstances = { reported: notSent('not sent'), running_version }
   const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets)
@@ -124,8 +114,8 @@ interface Delivered {
 }
 
 /** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
-async function deliver(host: HostContext, conclusion: Conclusion, report: LocalReport): Promise<Delivered> {
-  const { address, accepted, onAccepted } = conclusion
+async function deliver(host: HostContext, run: Unreported, report: LocalReport): Promise<Delivered> {
+  const { address, accepted, onAccepted } = run
   if (accepted !== undefined) return { reported: { accepted: true, attempts: accepted, error: null } }
   if (address === null) return { reported: report.reported }
   const delivered = await send(host, { address, report })

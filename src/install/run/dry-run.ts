@@ -11,12 +11,13 @@ import { presentPaths } from '../host/snapshots.ts'
 import { buildEnd } from '../journal/facts.ts'
 import { findUnended } from '../recovery/dead-run.ts'
 import { buildLocalReport, notSent, readRunningVersion, redactReport } from '../reports/local-report.ts'
+import { DryRunResult, type RunResult, sizeInWords, sizesInWords } from '../reports/result.ts'
 import type { InstalledPart, InstallOrder, NewPart, Part, RetainedPart } from '../steps/context.ts'
 import { recordDrift, warnOfDrift } from '../steps/drift.ts'
 import { announceIdleSteps, findIdleSteps, missingSettings } from '../steps/idle.ts'
 import { compareTree } from '../trees/compare.ts'
 import { itemsOf, type RecordedItem, readTreeRecord } from '../trees/record.ts'
-import { DryRunResult, type EndedDeployment, type RunningDeployment, sizeInWords, sizesInWords } from './deployment.ts'
+import type { RunningDeployment } from './deployment.ts'
 import { type Flow, failedEnd } from './run.ts'
 
 /**
@@ -26,7 +27,7 @@ import { type Flow, failedEnd } from './run.ts'
 export async function dryRunDeployment<Checked>(
   deployment: RunningDeployment,
   flow: Flow<Checked>,
-): Promise<EndedDeployment> {
+): Promise<RunResult> {
   const { tools, layout } = deployment
   return await runUnreported(deployment, {
     name: 'a dry run',
@@ -179,7 +180,7 @@ interface UnreportedRun {
 export async function runUnreported(
   deployment: RunningDeployment,
   { name, doing, run, fail }: UnreportedRun,
-): Promise<EndedDeployment> {
+): Promise<RunResult> {
   try {
     for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
     deployment.noteRunning()
@@ -197,7 +198,7 @@ function causeOf({ tools }: RunningDeployment, thrown: unknown, doing: string): 
   return isSystemError(thrown) ? toHostError(thrown, doing) : thrown
 }
 
-function conclude(deployment: RunningDeployment, name: string, failure?: { thrown: unknown }): EndedDeployment {
+function conclude(deployment: RunningDeployment, name: string, failure?: { thrown: unknown }): RunResult {
   const { record, tools, layout } = deployment
   const error = failure && toDeployError(failure.thrown)
   const reported = notSent(`${name} reports nothing`)

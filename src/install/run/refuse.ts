@@ -7,17 +7,12 @@ import { UntouchableHostError } from '../host/ownership.ts'
 import { checkRoot, prepareHost } from '../host/readiness.ts'
 import { buildEnd, type DeploymentEnd, type DeploymentFacts } from '../journal/facts.ts'
 import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
-import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
+import { closeDeployment, closeUntouched } from '../reports/close.ts'
 import type { HostContext } from '../reports/host.ts'
+import type { RunResult } from '../reports/result.ts'
 import type { ReportSender } from '../reports/sender.ts'
 import { createDeploymentRecord, type HostRequest } from '../transaction/record.ts'
-import {
-  type DeploymentTools,
-  type EndedDeployment,
-  hostContextOf,
-  type RunningDeployment,
-  startDeployment,
-} from './deployment.ts'
+import { type DeploymentTools, hostContextOf, type RunningDeployment, startDeployment } from './deployment.ts'
 import { dryRunDeployment } from './dry-run.ts'
 import { endUnchanged, type Flow, runLocked } from './run.ts'
 import { HostLock, openSession } from './session.ts'
@@ -71,7 +66,7 @@ export async function runContract<Request extends HostRequest, State extends str
   contract: Contract<Request, State, Connected, Checked>,
   request: Request,
   tools: DeploymentTools,
-): Promise<EndedDeployment> {
+): Promise<RunResult> {
   const deployment = start(contract, request, tools)
   const flow = contract.flow(deployment)
   if (contract.isRehearsal(request)) return await dryRunDeployment(deployment, flow)
@@ -116,7 +111,7 @@ export async function refuse<Request extends HostRequest>(
   subject: Subject<Request>,
   request: Incomplete<Request>,
   { error, tools }: { readonly error: DeployError; readonly tools: DeploymentTools },
-): Promise<EndedDeployment> {
+): Promise<RunResult> {
   const isRehearsal = subject.isRehearsal(request)
   const isReported = isRehearsal === false && request.hostId !== undefined
   const sender = isReported ? subject.sender(request, tools) : undefined
@@ -125,7 +120,7 @@ export async function refuse<Request extends HostRequest>(
   const record = createDeploymentRecord(facts, [{ state: 'pending', at: at.toISOString() }], tools.secrets.know)
   const { code, message } = error
   const end = buildEnd(at, { outcome: 'failed', error: { code, message, step: null } })
-  const onKnown = (closed: ClosedDeployment): void => tools.observer.onEnded({ ...closed, error })
+  const onKnown = (closed: RunResult): void => tools.observer.onEnded({ ...closed, error })
   const host = isRehearsal ? undefined : hostFor({ ...request, sender }, tools)
   if (host === undefined || !isDirectorySync(host.layout.root))
     return { ...(await closeUntouched({ ...tools, sender }, { record, end }, onKnown)), plannedSteps: [], error }

@@ -8,12 +8,12 @@ import { buildEnd, type DeploymentEnd } from '../journal/facts.ts'
 import { isInDoubt } from '../recovery/dead-run.ts'
 import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
 import { closeDeployment, closeUntouched } from '../reports/close.ts'
-import type { RestoredCheck } from '../services/health.ts'
+import type { RunResult } from '../reports/result.ts'
 import type { InstallOrder, StepContext } from '../steps/context.ts'
 import { noticeSettings } from '../steps/idle.ts'
 import { announceRemoved } from '../steps/switch.ts'
-import { rollBack } from '../transaction/rollback.ts'
-import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
+import { type RunEnd, rollBack } from '../transaction/rollback.ts'
+import type { RunningDeployment, TerminalState } from './deployment.ts'
 import { writeHandover } from './handover.ts'
 import { buildInstallation, describeSnapshots } from './installation.ts'
 import type { HostLock, HostSession } from './session.ts'
@@ -44,8 +44,8 @@ export async function runLocked<Checked>(
   session: HostSession,
   checked: Checked,
   { deployment, flow }: Running<Checked>,
-): Promise<EndedDeployment> {
-  let ending: Ending
+): Promise<RunResult> {
+  let ending: RunEnd
   try {
     const order = await flow.prepare(checked, session.stagingFolder)
     const context = session.stepContext(order)
@@ -59,21 +59,17 @@ export async function runLocked<Checked>(
   }
   const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
   // The staged tree may have filled the disk. Nothing needs that tree anymore, and the reports need space.
-  if (isNoted && ending.settled && ending.error?.code === 'disk_full') await session.makeRoom()
+  if (isNoted && isSettled(ending) && ending.error?.code === 'disk_full') await session.makeRoom()
   const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
   const isReported = result.reportPath !== undefined
   // If there is no local report, the next run writes it, provided that the journal says how this run ended.
-  if (ending.settled && (isReported || !isNoted)) await session.settle()
+  if (isSettled(ending) && (isReported || !isNoted)) await session.settle()
   else session.abandon()
   return result
 }
 
 /** Ends and reports a run that could not open the host for its changes. */
-export async function endUnchanged(
-  thrown: unknown,
-  deployment: RunningDeployment,
-  lock: HostLock,
-): Promise<EndedDeployment> {
+export async function endUnchanged(thrown: unknown, deployment: RunningDeployment, lock: HostLock): Promise<RunResult> {
   const { host, record, tools } = deployment
   const error = causeOf(deployment, thrown)
   const failed = failedEnd(deployment, error)
@@ -99,16 +95,9 @@ async function recovered(
   return await recoverBeforeRefusal(host, failed)
 }
 
-/** The end of a deployment, before it is reported. */
-interface Ending {
-  readonly end: DeploymentEnd
-  readonly error: DeployError | undefined
-  /** Whether nothing is left to recover. */
-  readonly settled: boolean
-  /** Whether services still have to be restored. */
-  readonly isUnfinished?: boolean | undefined
-  /** The checks of the old version for which a cancelled run had no time. */
-  readonly unchecked?: readonly RestoredCheck[] | undefined
+/** True if nothing is left to recover. */
+function isSettled({ end, isUnfinished, isUncleaned }: RunEnd): boolean {
+  return end.rollback?.restored !== false && !isUnfinished && !isUncleaned
 }
 
 /** Commits the steps' changes, after a last check for a cancel. */
@@ -116,15 +105,15 @@ async function commit(
   deployment: RunningDeployment,
   session: HostSession,
   installation: Installation,
-): Promise<Ending> {
+): Promise<RunEnd> {
   await hearSignals()
   deployment.tools.signal.throwIfAborted()
   await session.transaction.commit(installation)
   deployment.tools.log.did(describeSnapshots(installation))
   announceRemoved(deployment, installation.removed)
-  const settled = await cleanUp(deployment, session, installation)
+  const isUncleaned = !(await cleanUp(deployment, session, installation))
   const { changed } = session.transaction
-  return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled }
+  return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), isUncleaned }
 }
 
 /** Cleans up after the commit. The next run finishes whatever fails here, and the outcome does not change. */
@@ -147,11 +136,11 @@ async function rollBackRun(
   deployment: RunningDeployment,
   { transaction, stagingFolder }: HostSession,
   cause: DeployError,
-): Promise<Ending> {
+): Promise<RunEnd> {
   const { layout, tools, keepPaths, record } = deployment
   if (deployment.state !== 'pending') tools.log.did('failed')
   if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
-  const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
+  const { rollback, outcome, ...left } = await rollBack({
     layout,
     log: tools.log,
     grace: tools.grace,
@@ -165,11 +154,14 @@ async function rollBackRun(
     undo: transaction.undo,
     lost: transaction.lost,
   })
-  const isRestored = rollback?.restored !== false
-  // Undoing the transaction does not restore a tree that no transaction has moved.
-  const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome
-  const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored }
-  return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished }
+  const end = {
+    ...failedEnd(deployment, cause),
+    // Undoing the transaction does not restore a tree that no transaction has moved.
+    outcome: cause.code === 'inconsistent' ? cause.code : outcome,
+    rollback,
+    changed: rollback?.restored === false,
+  }
+  return { ...left, end, error: cause }
 }
 
 /**
@@ -199,9 +191,9 @@ export function failedEnd(
 /** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
 async function conclude(
   { host, record, tools }: RunningDeployment,
-  { end, error, unchecked }: Pick<Ending, 'end' | 'error' | 'unchecked'>,
+  { end, error, unchecked }: RunEnd,
   onAccepted?: (attempts: number) => Promise<void>,
-): Promise<EndedDeployment> {
+): Promise<RunResult> {
   const address = host.sender?.address ?? null
   const handover = unchecked && writeHandover(host.layout, record.facts, unchecked)
   const closed = await closeDeployment(host, { record, end, address, onAccepted }, known =>

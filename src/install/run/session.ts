@@ -147,7 +147,7 @@ export async function openSession(deployment: RunningDeployment): Promise<HostSe
     async settle() {
       journal.close()
       const hasLost = transaction.lost.length > 0
-      await orWarn(log, async () => await endJournal(host, { id, hasLost }))
+      await orWarn(log, async () => await endJournal(host, id, { hasLost }))
     },
     abandon: () => journal.close(),
   }

@@ -7,7 +7,7 @@ import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placePath } from '../host/layout.ts'
 import { findInstalled, readInstalled, recordPending } from '../host/record.ts'
 import { type InstalledRow, isFrom } from '../host/rows.ts'
-import type { DeploymentFacts, RollbackFacts } from '../journal/facts.ts'
+import type { DeploymentEnd, DeploymentFacts, RollbackFacts } from '../journal/facts.ts'
 import { restoreServices, type ServiceChange, type ServiceStarts } from '../services/changes.ts'
 import { findUnhealthy, isExamining, type RestoredCheck } from '../services/health.ts'
 import { describePart, describeService } from '../services/supervise.ts'
@@ -45,19 +45,33 @@ export interface UnreachableService {
   readonly why: string
 }
 
-export interface RolledBack {
-  outcome: 'failed' | 'rolled_back' | 'inconsistent'
-  /** Null when nothing had been changed. */
-  rollback: RollbackFacts | null
+/** The work that a run leaves to its post step or to another run. */
+export interface LeftWork {
   /**
    * A cancelled run had no time to restore all services, or a run could not record which services it restored: another
    * run has to restore them.
    */
-  isUnfinished?: true
+  readonly isUnfinished?: boolean
   /** Why the run could not record which services it restored. */
-  unwritten?: DeployError
+  readonly unwritten?: DeployError | undefined
   /** The checks of the old version that a cancelled run had no time for. */
-  unchecked?: readonly RestoredCheck[]
+  readonly unchecked?: readonly RestoredCheck[] | undefined
+}
+
+/** How a rollback ended; `rollback` is null if nothing had been changed. */
+export interface RolledBack extends Pick<DeploymentEnd, 'rollback'>, LeftWork {
+  readonly outcome: Exclude<DeploymentEnd['outcome'], 'success' | 'interrupted'>
+}
+
+/** How a run ended, before that is reported. */
+export interface RunEnd extends LeftWork {
+  readonly end: DeploymentEnd
+  /** The error that made the run fail, as it was thrown. */
+  readonly error?: DeployError | undefined
+  /** Whether a kept path could not be put back. The staged files may then contain a copy of it. */
+  readonly hasLost?: boolean
+  /** Whether the cleanup after a commit is not complete. */
+  readonly isUncleaned?: boolean
 }
 
 /**
@@ -113,7 +127,7 @@ function installedVersionIn(layout: Layout, place: Place): string | undefined {
   }
 }
 
-type CheckedServices = Pick<RollbackFacts, 'healthy' | 'problems'> & Omit<RolledBack, 'outcome' | 'rollback'>
+type CheckedServices = Pick<RollbackFacts, 'healthy' | 'problems'> & LeftWork
 
 async function restoreAndCheckServices(request: FailedRun, starts: ServiceStarts): Promise<CheckedServices> {
   const { services, unreachable = [], log, grace } = request

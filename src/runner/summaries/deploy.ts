@@ -16,7 +16,7 @@ import {
 import type { StepEntry } from '../../install/journal/facts.ts'
 import { type DriftEntry, listDrift, pathOfEntry } from '../../install/journal/facts.ts'
 import { type LocalReport, withoutStep } from '../../install/reports/local-report.ts'
-import { type DryRunResult, sizesInWords } from '../../install/run/deployment.ts'
+import { type DryRunResult, type RunResult, sizesInWords } from '../../install/reports/result.ts'
 import { describeDrift } from '../../install/steps/drift.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 import type { Note } from '../log.ts'
@@ -29,11 +29,9 @@ import {
   hasMovedParts,
   mayHaveRunUnlisted,
   provisionSteps,
-  type RunFacts,
 } from './outcome.ts'
 
-export interface SummaryFacts extends RunFacts {
-  readonly reportPath?: string | undefined
+export interface SummaryFacts extends RunResult {
   /** The recovery that the run made first, in one sentence. */
   readonly recovered?: string | undefined
   /** The notices and warnings in the log of the run. */

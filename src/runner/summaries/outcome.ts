@@ -1,14 +1,13 @@
-import type { DeployError, ErrorCode } from '../../core/errors.ts'
+import type { ErrorCode } from '../../core/errors.ts'
 import { isHostAction, isInstallAction } from '../../core/plan/step.ts'
 import { countInWords, listNames, shortDigest } from '../../core/text.ts'
 import type { DriftEntry } from '../../install/journal/facts.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
-import type { DryRunResult } from '../../install/run/deployment.ts'
-import type { PlannedStep } from '../../install/transaction/record.ts'
+import type { RunResult } from '../../install/reports/result.ts'
 import { addedInWords, isOnlyAdded } from '../../install/trees/drift.ts'
 
 /** Describes the ending of a deployment or rollback, for the log's last line and the summary's first. */
-export function buildHeadline(run: RunFacts): Headline {
+export function buildHeadline(run: RunResult): Headline {
   const { report } = run
   switch (report.outcome) {
     case 'success':
@@ -90,7 +89,7 @@ function wanted(report: LocalReport): string {
 }
 
 /** Describes a run that succeeded. The step fails anyway if the hub refused the report. */
-function describeSuccess(run: RunFacts): Headline {
+function describeSuccess(run: RunResult): Headline {
   const { report, error } = run
   const ending = report.changed ? describeVersionChange(report) : describeUnchanged(run)
   if (error === undefined) return ending
@@ -135,7 +134,7 @@ function isOfReplaced({ snapshot, ...entry }: DriftEntry): boolean {
   return snapshot !== undefined || !isOnlyAdded(entry)
 }
 
-function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Headline {
+function describeUnchanged({ report, plannedSteps, dryRun }: RunResult): Headline {
   const { host_id: host, previous_version: before, state } = report
   const after = report.version ?? report.requested_version ?? 'unknown'
   const there = `${subjectName(report)} ${after}`
@@ -242,16 +241,6 @@ export function mayHaveRunUnlisted({ outcome, error, states, steps }: LocalRepor
 /** The `provision` steps that ran: no rollback undoes their work. */
 export function provisionSteps({ steps }: LocalReport): LocalReport['steps'] {
   return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status))
-}
-
-/** The facts about a run that has ended. */
-export interface RunFacts {
-  readonly report: LocalReport
-  /** The failure, as it was thrown. */
-  readonly error?: DeployError | undefined
-  readonly plannedSteps: readonly PlannedStep[]
-  /** Set after a dry run. */
-  readonly dryRun?: DryRunResult | undefined
 }
 
 /** The ending of a run in one line: a mark, and a sentence that is clear without the mark and has no final period. */

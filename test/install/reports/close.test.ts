@@ -5,8 +5,9 @@ import { describe, it, type TestContext } from 'node:test'
 import { createRedactor } from '../../../src/core/text.ts'
 import { auditPath, type Layout } from '../../../src/install/host/layout.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
-import { type ClosedDeployment, closeDeployment } from '../../../src/install/reports/close.ts'
+import { closeDeployment } from '../../../src/install/reports/close.ts'
 import { localReportSchema, notSent } from '../../../src/install/reports/local-report.ts'
+import type { RunResult } from '../../../src/install/reports/result.ts'
 import type { Delivery } from '../../../src/install/reports/sender.ts'
 import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
 import { hostOf, newRecord } from '../prepared-deployment.ts'
@@ -44,7 +45,7 @@ interface Closing {
   layout: Layout
   log: CollectedLog
   sender: RecordingSender
-  closed: ClosedDeployment
+  closed: RunResult
 }
 
 async function close(t: TestContext, setting: Setting = {}): Promise<Closing> {

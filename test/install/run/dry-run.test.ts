@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import type { Layout } from '../../../src/install/host/layout.ts'
-import { type EndedDeployment, startDeployment } from '../../../src/install/run/deployment.ts'
+import type { RunResult } from '../../../src/install/reports/result.ts'
+import { startDeployment } from '../../../src/install/run/deployment.ts'
 import { dryRunDeployment } from '../../../src/install/run/dry-run.ts'
 import type { InstallOrder, NewPart } from '../../../src/install/steps/context.ts'
 import { MARKETPLACE_TRANSITIONS } from '../../../src/marketplace/deployment.ts'
@@ -13,7 +14,7 @@ import { factsOf, prepareTemporaryHost } from '../prepared-host.ts'
 import { treeOf, writeTreeOf } from '../trees/recorded-tree.ts'
 
 /** Does a dry run that prepares this order. */
-async function dryRunOf(layout: Layout, prepare: (folder: string) => InstallOrder): Promise<EndedDeployment> {
+async function dryRunOf(layout: Layout, prepare: (folder: string) => InstallOrder): Promise<RunResult> {
   const start = { transitions: MARKETPLACE_TRANSITIONS, facts: factsOf(), sender: undefined }
   return await dryRunDeployment(startDeployment(requestOf(layout), toolsOf(), start), {
     check: async () => {},
