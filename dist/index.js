@@ -25766,8 +25766,8 @@ const REPORT_TIMEOUT_MS = 10_000;
  * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
  * left. Never throws: the result names anything that could not be written, and the outcome does not change.
  */
-async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
-    const { record, end, address } = conclusion;
+async function closeDeployment(host, run, onLocalReport = () => { }) {
+    const { record, end, address } = run;
     const { plannedSteps } = record;
     const failures = new Map();
     const running_version = runningAfter(host.layout, record.facts, end.outcome);
@@ -25778,8 +25778,8 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
     const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
     onLocalReport({ report: unsent, reportPath: written, plannedSteps });
-    const attempts = conclusion.accepted ?? accepted?.attempts;
-    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent);
+    const attempts = run.accepted ?? accepted?.attempts;
+    const { reported, delivery } = await deliver(host, { ...run, accepted: attempts }, unsent);
     if (reported.accepted)
         removeFromOutbox(host.layout, unsent);
     if (address !== null && !reported.accepted)
@@ -25815,8 +25815,8 @@ async function closeUntouched({ sender, log, secrets, grace }, { record, end }, 
     };
 }
 /** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
-async function deliver(host, conclusion, report) {
-    const { address, accepted, onAccepted } = conclusion;
+async function deliver(host, run, report) {
+    const { address, accepted, onAccepted } = run;
     if (accepted !== undefined)
         return { reported: { accepted: true, attempts: accepted, error: null } };
     if (address === null)
@@ -29322,8 +29322,10 @@ async function recoverDeadRun(host) {
     const run = openDeadRun(host);
     let recovered;
     try {
-        if (run === undefined)
-            await removeLeftovers(host);
+        if (run === undefined) {
+            await retryDiscarded(layout, log);
+            await cleanStaging(layout, log);
+        }
         else {
             await beginRecovery(host, run);
             const commit = findCommit(run.records);
@@ -29366,7 +29368,7 @@ async function beginRecovery(host, { records, journal }) {
 /** Records and reports how a dead run ended. Removes what it left if no later recovery needs it. */
 async function closeRecovered(host, run, ended) {
     const { begin, records, journal, record } = run;
-    const { end, isUnfinished, unwritten, hasLost } = ended;
+    const { end, isUnfinished, unwritten } = ended;
     const known = findEnd(records);
     const wasReported = countAttempts(host, records) > 0 && end === known;
     if (wasReported && end.rollback?.restored === false)
@@ -29389,18 +29391,10 @@ async function closeRecovered(host, run, ended) {
         host.grace.cancelled.throwIfAborted();
     if (unwritten !== undefined)
         throw unwritten;
-    await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost });
+    await retryDiscarded(host.layout, host.log);
+    await endJournal(host, begin.facts.deployment_id, ended);
     logRecovered(host, closed.report, known);
     return closed;
-}
-/** Removes what no recovery needs, once the host's record is as the journal says. */
-async function removeLeftovers(host, ended) {
-    const { layout, log } = host;
-    await retryDiscarded(layout, log);
-    if (ended === undefined)
-        await cleanStaging(layout, log);
-    else
-        await endJournal(host, ended);
 }
 /**
  * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
@@ -29529,7 +29523,7 @@ async function endCommitted(host, { records }, commit) {
  * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
  * staged files aside instead.
  */
-async function endJournal({ layout, log }, { id, hasLost = false }) {
+async function endJournal({ layout, log }, id, { hasLost = false }) {
     if (!hasLost)
         discardStaging(layout, id);
     await removeJournal(layout.journal);
@@ -29827,6 +29821,9 @@ function refuseWithoutSpace(folder, bytes) {
     const shortage = byteShortage(free, bytes);
     throw new DeploymentError('disk_full', `The artifact needs ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free. Nothing was changed: free some space there and run again.`);
 }
+
+;// CONCATENATED MODULE: ./build/install/reports/result.js
+
 /** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
 const MAX_LISTED = 200;
 /** The changes that a real run would make, as a dry run found them. */
@@ -32400,12 +32397,12 @@ async function runLocked(session, checked, { deployment, flow }) {
     }
     const isNoted = await session.noteEnd(ending.end, ending.isUnfinished);
     // The staged tree may have filled the disk. Nothing needs that tree anymore, and the reports need space.
-    if (isNoted && ending.settled && ending.error?.code === 'disk_full')
+    if (isNoted && isSettled(ending) && ending.error?.code === 'disk_full')
         await session.makeRoom();
     const result = await conclude(deployment, ending, attempts => session.noteReported(attempts));
     const isReported = result.reportPath !== undefined;
     // If there is no local report, the next run writes it, provided that the journal says how this run ended.
-    if (ending.settled && (isReported || !isNoted))
+    if (isSettled(ending) && (isReported || !isNoted))
         await session.settle();
     else
         session.abandon();
@@ -32434,6 +32431,10 @@ async function recovered({ host }, failed, { isHeld }) {
         return failed;
     return await recoverBeforeRefusal(host, failed);
 }
+/** True if nothing is left to recover. */
+function isSettled({ end, isUnfinished, isUncleaned }) {
+    return end.rollback?.restored !== false && !isUnfinished && !isUncleaned;
+}
 /** Commits the steps' changes, after a last check for a cancel. */
 async function commit(deployment, session, installation) {
     await hearSignals();
@@ -32441,9 +32442,9 @@ async function commit(deployment, session, installation) {
     await session.transaction.commit(installation);
     deployment.tools.log.did(describeSnapshots(installation));
     announceRemoved(deployment, installation.removed);
-    const settled = await cleanUp(deployment, session, installation);
+    const isUncleaned = !(await cleanUp(deployment, session, installation));
     const { changed } = session.transaction;
-    return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled };
+    return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), isUncleaned };
 }
 /** Cleans up after the commit. The next run finishes whatever fails here, and the outcome does not change. */
 async function cleanUp({ tools }, session, installation) {
@@ -32463,7 +32464,7 @@ async function rollBackRun(deployment, { transaction, stagingFolder }, cause) {
         tools.log.did('failed');
     if (transaction.changed || transaction.services.length > 0)
         tools.log.group('rolling back', 'at once');
-    const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
+    const { rollback, outcome, ...left } = await rollBack({
         layout,
         log: tools.log,
         grace: tools.grace,
@@ -32477,11 +32478,14 @@ async function rollBackRun(deployment, { transaction, stagingFolder }, cause) {
         undo: transaction.undo,
         lost: transaction.lost,
     });
-    const isRestored = rollback?.restored !== false;
-    // Undoing the transaction does not restore a tree that no transaction has moved.
-    const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome;
-    const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
-    return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
+    const end = {
+        ...failedEnd(deployment, cause),
+        // Undoing the transaction does not restore a tree that no transaction has moved.
+        outcome: cause.code === 'inconsistent' ? cause.code : outcome,
+        rollback,
+        changed: rollback?.restored === false,
+    };
+    return { ...left, end, error: cause };
 }
 /**
  * Returns why a run fails: the cancel rather than its consequences. Call this function before the undo, because a
@@ -32885,7 +32889,7 @@ async function openSession(deployment) {
         async settle() {
             journal.close();
             const hasLost = transaction.lost.length > 0;
-            await session_orWarn(log, async () => await endJournal(host, { id, hasLost }));
+            await session_orWarn(log, async () => await endJournal(host, id, { hasLost }));
         },
         abandon: () => journal.close(),
     };
@@ -39304,7 +39308,7 @@ class Step {
         this.fail(new DeployError('internal_error', message));
     };
     #observe(deploymentId) {
-        const note = (report) => this.#note({ report: redactReport(report, this.tools.secrets) });
+        const note = (report) => this.#note({ report: redactReport(report, this.tools.secrets), plannedSteps: [] });
         return {
             onBegun: report => {
                 this.#files.saveState(RUN_STATE, deploymentId);
