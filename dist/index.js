@@ -25988,7 +25988,7 @@ async function findServiceOf(config, id, limits = {}) {
     const own = { service, part: id };
     if ((row?.unit ?? row?.container ?? row?.deployment) !== undefined)
         return own;
-    if (!supervise_isAbsent(service, await readServiceState(service, limits)))
+    if (!isServiceAbsent(service, await readServiceState(service, limits)))
         return own;
     const projectWide = findNamed(config, null);
     if (projectWide !== undefined)
@@ -25996,7 +25996,7 @@ async function findServiceOf(config, id, limits = {}) {
     return row === undefined ? undefined : own;
 }
 /** systemd reports a unit that does not exist in the same way as a stopped one. */
-function supervise_isAbsent({ supervisor }, { missing, words }) {
+function isServiceAbsent({ supervisor }, { missing, words }) {
     return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
 }
 /** Returns the answer to `runCommand`, by which a new start is recognized, or null if the supervisor gives none. */
@@ -26607,7 +26607,7 @@ function isHostAction(action) {
 
 /** Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. */
 async function makeCall(call, settings) {
-    const start = readStart(call, settings);
+    const start = readFirstHop(call, settings);
     const limit = { origin: start.url.origin, ms: call.timeoutMs, input: call.timeoutInput };
     return await withDeadline(limit, settings, async (deadline) => {
         const attempt = () => attemptCall(call, start, { ...settings, signal: deadline.signal });
@@ -26617,7 +26617,7 @@ async function makeCall(call, settings) {
 function headOf({ status, headers, url, foreign, server }) {
     return { status, headers, url: url.href, foreign, server };
 }
-function readStart(call, settings) {
+function readFirstHop(call, settings) {
     const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' };
     const url = parseRequestUrl(call.url, settings);
     return {
@@ -32923,7 +32923,7 @@ async function session_orWarn(log, act) {
  * Never throws for a failure of the run: the result contains the error.
  */
 async function runContract(contract, request, tools) {
-    const deployment = start(contract, request, tools);
+    const deployment = startContract(contract, request, tools);
     const flow = contract.flow(deployment);
     if (contract.isRehearsal(request))
         return await dryRunDeployment(deployment, flow);
@@ -32945,7 +32945,7 @@ async function runContract(contract, request, tools) {
     }
 }
 /** Starts a deployment that has not entered a state yet. */
-function start(contract, request, tools) {
+function startContract(contract, request, tools) {
     const connected = contract.connect(request, tools);
     const deployment = startDeployment(request, tools, {
         transitions: contract.transitions,
@@ -36030,7 +36030,7 @@ function refuseBelowPart(layout, { target: { directory }, chosenBy }) {
     const path = realDirectory(layout, directory);
     for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
         const other = findRealDirectory(layout, shelf);
-        if (other === undefined || !destination_isBelow(path, other))
+        if (other === undefined || !isInside(path, other))
             continue;
         const [id] = (0,external_node_path_namespaceObject.relative)(other, path).split('/');
         throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. A plugins directory must not be below ${shelf}: ${CHOOSE_ANOTHER[chosenBy]}.`);
@@ -36044,9 +36044,9 @@ function refuseNesting(layout, { target, chosenBy }) {
         if (placeName(place) === placeName(target) && isSamePlace(place, target))
             continue;
         const other = realPath(layout, place);
-        if (path !== other && !destination_isBelow(path, other) && !destination_isBelow(other, path))
+        if (path !== other && !isInside(path, other) && !isInside(other, path))
             continue;
-        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : destination_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`);
+        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isInside(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`);
     }
 }
 /**
@@ -36066,7 +36066,7 @@ function refuseOccupied(layout, { target, chosenBy, allowTakeover }) {
         return;
     throw new DeploymentError('place_taken', `${placePath(target)} is taken: this action has no record of what is there, and you did not choose this directory. Move ${path} away${REPLACE[chosenBy]}. Nothing was changed.`);
 }
-function destination_isBelow(path, other) {
+function isInside(path, other) {
     return path.startsWith(`${other}/`);
 }
 function realPath(layout, { directory, id }) {
@@ -36442,7 +36442,7 @@ async function fetchVersion({ request, client, tools, fd }, version) {
  * failed check: the result contains the error.
  */
 async function checkInstalled(request, tools) {
-    const deployment = start({ ...MARKETPLACE, transitions: CHECK_TRANSITIONS }, request, tools);
+    const deployment = startContract({ ...MARKETPLACE, transitions: CHECK_TRANSITIONS }, request, tools);
     return await runUnreported(deployment, {
         name: 'a check',
         doing: `examining ${deployment.layout.root}`,
@@ -37748,7 +37748,7 @@ class InputReader {
     /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
     constructor(workspace, { foreign = false } = {}) {
         this.#workspace = workspace;
-        this.#readFile = (path, maxBytes) => foreign ? readStartInside(workspace, path, maxBytes) : inputs_readStart((0,external_node_path_namespaceObject.resolve)(workspace, path), maxBytes);
+        this.#readFile = (path, maxBytes) => foreign ? readStartInside(workspace, path, maxBytes) : readStart((0,external_node_path_namespaceObject.resolve)(workspace, path), maxBytes);
     }
     /** True if an input that has not been read yet contains more than white space. */
     isGiven(name) {
@@ -37934,7 +37934,7 @@ function withoutUserinfo(text) {
  * other end of a pipe. Throws an Error for anything but a readable regular file. The error's message is a reason, which
  * can complete a sentence.
  */
-function inputs_readStart(path, maxBytes) {
+function readStart(path, maxBytes) {
     try {
         return inputs_readBytes((0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK), maxBytes + 1);
     }
@@ -37951,7 +37951,7 @@ function readStartInside(workspace, path, maxBytes) {
     const resolved = (0,external_node_path_namespaceObject.resolve)(workspace, path);
     const inside = (0,external_node_path_namespaceObject.relative)(workspace, resolved);
     if (inside === '..' || inside.startsWith(`..${external_node_path_namespaceObject.sep}`) || (0,external_node_path_namespaceObject.isAbsolute)(inside))
-        return inputs_readStart(resolved, maxBytes);
+        return readStart(resolved, maxBytes);
     try {
         return inputs_readBytes(openBelowSync(workspace, inside), maxBytes + 1);
     }
@@ -38381,12 +38381,12 @@ function describeUncertain(report) {
     const { host_id: host, error } = report;
     const verb = (error && VERBS[error.code]) ?? 'was refused';
     if (isUncertainBefore(report))
-        return `${subjectOf(report)} ${verb} on ${host}, whose state is uncertain: repair the host`;
+        return `${nameSubject(report)} ${verb} on ${host}, whose state is uncertain: repair the host`;
     return `${host} may have neither the old nor the new version of ${subjectName(report)} intact: repair the host`;
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;
-    const subject = subjectOf(report);
+    const subject = nameSubject(report);
     const verb = error && VERBS[error.code];
     if (actingSteps(report).length > 0)
         return { mark: '\u274c', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` };
@@ -38395,7 +38395,7 @@ function describeFailure(report) {
     const otherwise = error === null ? 'was not installed' : 'was refused';
     return { mark: '\u274c', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
 }
-function subjectOf(report) {
+function nameSubject(report) {
     const { rollback_of: replaced, slug, id } = report;
     if (replaced === undefined)
         return wanted(report);
@@ -40248,7 +40248,7 @@ const PROJECT_TRANSITIONS = {
 
 
 /** Returns what a rollback knows of itself. `sender` returns undefined if no hub gets a report of the rollback. */
-function deployment_subjectOf(sender) {
+function subjectOf(sender) {
     return {
         named: ({ subject, slug, toVersion }) => ({
             ...subjectNames(subject, slug),
@@ -40306,7 +40306,7 @@ const ROLLBACK_TRANSITIONS = {
  * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
  * report it.
  */
-async function deployment_noteInstalledVersion(rollback) {
+async function noteReplacedVersion(rollback) {
     const { subject } = rollback.request;
     const rows = readInstalledRows(rollback, subject);
     const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null);
@@ -40351,7 +40351,7 @@ async function deploy(onInstalled = () => { }) {
         const inputs = readDeployInputs(readWorkspace());
         step = new Step(inputs, outputsOfFailure);
         const tools = step.deploymentTools(inputs.connection, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
-        const refused = await deploy_refuse(inputs, tools);
+        const refused = await refuseInputs(inputs, tools);
         // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
         const run = request.checkOnly ? checkInstalled : deployArtifact;
@@ -40431,7 +40431,7 @@ function readBases(read) {
     return hub && services && deployments ? { hub, services, deployments } : undefined;
 }
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function deploy_refuse(inputs, tools) {
+async function refuseInputs(inputs, tools) {
     if (inputs.problems.length > 0)
         return await refuse(MARKETPLACE, inputs.request, { error: inputError(inputs.problems), tools });
     const insecure = findInsecureBase(inputs);
@@ -42532,7 +42532,7 @@ function readInstalledParts({ layout }, projectId) {
     return rows.map(installed => ({ ...placeOf(installed), installed }));
 }
 /** Notes the project's version on this host: that of the part installed last, according to this action's record. */
-async function sealed_noteInstalledVersion(deployment) {
+async function noteInstalledProject(deployment) {
     const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed);
     await deployment.record.update({ previous_version: newestProjectVersion(rows) });
 }
@@ -42773,14 +42773,14 @@ class ProjectFlow {
     }
     async check() {
         const { request, tools } = this.#deployment;
-        await sealed_noteInstalledVersion(this.#deployment);
+        await noteInstalledProject(this.#deployment);
         const source = request.hostConfig;
         return source && (await new TimeSlice(tools.signal).run(parseHostConfigSlowly(source.text, source.path)));
     }
     async prepare(hostConfig, folder) {
         const deployment = this.#deployment;
         const { request, client, tools, record } = deployment;
-        await sealed_noteInstalledVersion(deployment);
+        await noteInstalledProject(deployment);
         checkInstalledParts(deployment);
         await deployment.enter('authenticating');
         await client.authenticate();
@@ -43609,7 +43609,7 @@ async function project(onInstalled = () => { }) {
         const inputs = readProjectInputs(readWorkspace());
         step = new Step(inputs, outputsOfFailure);
         const tools = step.deploymentTools(inputs.connection, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
-        const refused = await project_refuse(inputs, tools);
+        const refused = await project_refuseInputs(inputs, tools);
         // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
         const ended = refused ?? (await deployProject(request, withSources(tools, inputs)));
@@ -43698,7 +43698,7 @@ function readDryRun(read) {
     return dryRun;
 }
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function project_refuse(inputs, tools) {
+async function project_refuseInputs(inputs, tools) {
     const { request, sources, connection, problems } = inputs;
     if (problems.length > 0)
         return await refuse(PROJECT, request, { error: inputError(problems), tools });
@@ -43934,7 +43934,7 @@ function readHostConfigFile(path, projectRoot) {
             throw new Error(`${option} must be where only root and this user can write, but ${at} can be changed by ${writers.join(' and ')}`);
     }
     try {
-        const file = { path, text: inputs_readStart(path, OPERATOR_YAML_LIMITS.bytes) };
+        const file = { path, text: readStart(path, OPERATOR_YAML_LIMITS.bytes) };
         parseHostConfig(file.text, path);
         return file;
     }
@@ -44310,7 +44310,7 @@ function identityIn({ parts }) {
 }
 async function choose(rollback) {
     const { subject } = rollback.request;
-    const rows = await deployment_noteInstalledVersion(rollback);
+    const rows = await noteReplacedVersion(rollback);
     const [row] = rows;
     if (row === undefined)
         throw notInstalled(subject);
@@ -44581,7 +44581,7 @@ class RollbackFlow {
         this.#rollback = rollback;
     }
     async check() {
-        const rows = await deployment_noteInstalledVersion(this.#rollback);
+        const rows = await noteReplacedVersion(this.#rollback);
         if (rows.length === 0)
             throw notInstalled(this.#rollback.request.subject);
         return await parseFiles(this.#rollback);
@@ -44635,7 +44635,7 @@ class RollbackFlow {
 
 
 
-const ROLLBACK = deployment_subjectOf(({ access }, { wires }) => access && createMarketplaceSender(createMarketplaceClient(wires.reportWire, access), access));
+const ROLLBACK = subjectOf(({ access }, { wires }) => access && createMarketplaceSender(createMarketplaceClient(wires.reportWire, access), access));
 /**
  * The rollback action: reads inputs, restores one version, and sets outputs. Fails the step unless everything
  * succeeded.
@@ -44646,7 +44646,7 @@ async function rollback() {
         const inputs = readRollbackInputs(readWorkspace());
         step = new Step(inputs, outputsOfFailure);
         const tools = step.deploymentTools(inputs.connection, FLOWS, result => buildRollbackOutputs(result, inputs.request));
-        const refused = await rollback_refuse(inputs, tools);
+        const refused = await rollback_refuseInputs(inputs, tools);
         // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
         step.finishDeployment(refused ?? (await rollBackVersion(ROLLBACK, request, tools)));
@@ -44747,7 +44747,7 @@ function readAccess(read, { subject, slug }) {
     return { bases: { hub, services: hub, deployments }, slug, kind: subject.kind, apiKey };
 }
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function rollback_refuse(inputs, tools) {
+async function rollback_refuseInputs(inputs, tools) {
     const { request, connection, problems } = inputs;
     if (problems.length > 0)
         return await refuse(ROLLBACK, request, { error: inputError(problems), tools });
@@ -45845,7 +45845,7 @@ function readLocalFile(read) {
     return { path: read.required('artifact-path', schemas_string()), signature: read.required('signature', schemas_string()) };
 }
 async function act(inputs, tools) {
-    const subject = verify_subjectOf(inputs);
+    const subject = checkedSubjectOf(inputs);
     tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code });
     const result = await runGate(inputs, tools);
     const { error } = result;
@@ -45882,7 +45882,7 @@ function inputRefusal({ problems, request, connection }) {
         return toDeployError(error);
     }
 }
-function verify_subjectOf({ mode, request: { files, artifact } }) {
+function checkedSubjectOf({ mode, request: { files, artifact } }) {
     const source = artifact?.source;
     const isFile = source !== undefined && 'path' in source;
     return {

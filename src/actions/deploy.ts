@@ -43,7 +43,7 @@ export async function deploy(onInstalled: () => void = () => {}): Promise<void> 
     const tools = step.deploymentTools(inputs.connection, FLOWS, result =>
       buildDeployOutputs(result, inputs.request.projectRoot),
     )
-    const refused = await refuse(inputs, tools)
+    const refused = await refuseInputs(inputs, tools)
     // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const request = inputs.request as DeployRequest
     const run = request.checkOnly ? checkInstalled : deployArtifact
@@ -128,7 +128,7 @@ function readBases(read: InputReader): DeployRequest['bases'] | undefined {
 }
 
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
+async function refuseInputs(inputs: DeployInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
   if (inputs.problems.length > 0)
     return await refuseRun(MARKETPLACE, inputs.request, { error: inputError(inputs.problems), tools })
   const insecure = findInsecureBase(inputs)

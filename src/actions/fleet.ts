@@ -20,7 +20,7 @@ import {
   inputError,
   integerSchema,
 } from '../runner/inputs.ts'
-import { runReadingStep, type StepEnd, type StepTools } from '../runner/step.ts'
+import { type ReadingStepEnd, runReadingStep, type StepTools } from '../runner/step.ts'
 import { buildFleetSummary, describeFleet } from '../runner/summaries/fleet.ts'
 
 export interface FleetInputs extends GivenInputs {
@@ -84,7 +84,7 @@ function readQuestion(read: InputReader): Omit<FleetRequest, 'access'> {
   }
 }
 
-async function askForFleet({ request, slug, ...inputs }: FleetInputs, tools: StepTools): Promise<StepEnd> {
+async function askForFleet({ request, slug, ...inputs }: FleetInputs, tools: StepTools): Promise<ReadingStepEnd> {
   try {
     if (request === undefined) throw inputError(inputs.problems)
     const { log, signal, now } = tools
@@ -113,7 +113,7 @@ function endOf(
   { access, expectVersion }: FleetRequest,
   { fleet, error: failure }: SeenFleet,
   { log, now }: StepTools,
-): StepEnd {
+): ReadingStepEnd {
   const isGate = expectVersion !== undefined
   const error = failure ?? (fleet !== undefined && isGate && !fleet.inSync ? outOfSync(fleet, access) : undefined)
   const lists = fleet && buildLists(fleet)

@@ -39,7 +39,7 @@ export async function project(onInstalled: () => void = () => {}): Promise<void>
     const tools = step.deploymentTools(inputs.connection, FLOWS, result =>
       buildProjectOutputs(result, inputs.request.projectRoot),
     )
-    const refused = await refuse(inputs, tools)
+    const refused = await refuseInputs(inputs, tools)
     // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const request = inputs.request as ProjectRequest
     const ended = refused ?? (await deployProject(request, withSources(tools, inputs)))
@@ -132,7 +132,7 @@ function readDryRun(read: InputReader): boolean | undefined {
 }
 
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
+async function refuseInputs(inputs: ProjectInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
   const { request, sources, connection, problems } = inputs
   if (problems.length > 0) return await refuseRun(PROJECT, request, { error: inputError(problems), tools })
   try {

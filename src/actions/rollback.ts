@@ -54,7 +54,7 @@ export async function rollback(): Promise<void> {
     const inputs = readRollbackInputs(readWorkspace())
     step = new Step(inputs, outputsOfFailure)
     const tools = step.deploymentTools(inputs.connection, FLOWS, result => buildRollbackOutputs(result, inputs.request))
-    const refused = await refuse(inputs, tools)
+    const refused = await refuseInputs(inputs, tools)
     // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const request = inputs.request as ReportedRollback
     step.finishDeployment(refused ?? (await rollBackVersion(ROLLBACK, request, tools)))
@@ -169,7 +169,7 @@ function readAccess(
 }
 
 /** Ends a run whose inputs cannot be used. Returns undefined if they can. */
-async function refuse(inputs: RollbackInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
+async function refuseInputs(inputs: RollbackInputs, tools: DeploymentTools): Promise<RunResult | undefined> {
   const { request, connection, problems } = inputs
   if (problems.length > 0) return await refuseRun(ROLLBACK, request, { error: inputError(problems), tools })
   try {

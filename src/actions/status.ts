@@ -21,7 +21,7 @@ import {
   keepPathsSchema,
   projectRootSchema,
 } from '../runner/inputs.ts'
-import { runReadingStep, type StepEnd, type StepTools } from '../runner/step.ts'
+import { type ReadingStepEnd, runReadingStep, type StepTools } from '../runner/step.ts'
 import {
   buildFailedStatusSummary,
   buildStatusSummary,
@@ -63,7 +63,7 @@ export function readStatusInputs(workspace: string): StatusInputs {
   }
 }
 
-async function showStatus({ request, failOnDrift, problems }: StatusInputs, tools: StepTools): Promise<StepEnd> {
+async function showStatus({ request, failOnDrift, problems }: StatusInputs, tools: StepTools): Promise<ReadingStepEnd> {
   const host = { name: hostname(), root: request?.layout.root }
   try {
     if (problems.length > 0 || request === undefined) throw inputError(problems)

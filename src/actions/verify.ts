@@ -14,6 +14,7 @@ import {
 import { listNames } from '../core/text.ts'
 import { toHostError } from '../install/files/errors.ts'
 import { removePrivateFolder } from '../install/files/remove-tree.ts'
+import type { Incomplete } from '../install/run/refuse.ts'
 import {
   checkRelease,
   type GateArtifact,
@@ -40,7 +41,7 @@ import {
   inputError,
   keepPathsSchema,
 } from '../runner/inputs.ts'
-import { failStep, runReadingStep, type StepEnd, type StepTools } from '../runner/step.ts'
+import { failStep, type ReadingStepEnd, runReadingStep, type StepTools } from '../runner/step.ts'
 import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner/summaries/verify.ts'
 
 /** The name of the state in which the main step saves the path of its private folder, for the post step. */
@@ -161,8 +162,6 @@ function remedyFor(missing: readonly string[], given: readonly string[], hasFile
   return hasFiles ? `${secrets}; to check only install-plan and host-config, leave out ${listNames(given)}` : secrets
 }
 
-type Incomplete<T> = { [K in keyof T]: T[K] | undefined }
-
 function readFiles(read: InputReader, mode: Mode): Incomplete<GateFiles> {
   const needsSlug = mode !== 'hub' && read.isGiven('install-plan')
   return {
@@ -212,8 +211,8 @@ function readLocalFile(read: InputReader) {
   return { path: read.required('artifact-path', z.string()), signature: read.required('signature', z.string()) }
 }
 
-async function act(inputs: VerifyInputs, tools: StepTools): Promise<StepEnd> {
-  const subject = subjectOf(inputs)
+async function act(inputs: VerifyInputs, tools: StepTools): Promise<ReadingStepEnd> {
+  const subject = checkedSubjectOf(inputs)
   tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code })
   const result = await runGate(inputs, tools)
   const { error } = result
@@ -248,7 +247,7 @@ function inputRefusal({ problems, request, connection }: VerifyInputs): DeployEr
   }
 }
 
-function subjectOf({ mode, request: { files, artifact } }: VerifyInputs): CheckedSubject {
+function checkedSubjectOf({ mode, request: { files, artifact } }: VerifyInputs): CheckedSubject {
   const source = artifact?.source
   const isFile = source !== undefined && 'path' in source
   return {

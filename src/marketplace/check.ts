@@ -8,9 +8,10 @@ import { requireAtRest } from '../install/recovery/dead-run.ts'
 import type { RunResult } from '../install/reports/result.ts'
 import type { DeploymentTools } from '../install/run/deployment.ts'
 import { runUnreported } from '../install/run/dry-run.ts'
-import { start } from '../install/run/refuse.ts'
+import { startContract } from '../install/run/refuse.ts'
+import type { HealthcheckStep } from '../install/services/health.ts'
 import { startEntry } from '../install/steps/context.ts'
-import { type HealthcheckStep, type HealthSubject, verifyHealth } from '../install/steps/perform-step.ts'
+import { type HealthSubject, verifyHealth } from '../install/steps/perform-step.ts'
 import { isOnlyAdded } from '../install/trees/drift.ts'
 import {
   type ArtifactDeployment,
@@ -32,7 +33,7 @@ type InstalledCheck = ArtifactDeployment<CheckState>
  * failed check: the result contains the error.
  */
 export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<RunResult> {
-  const deployment = start({ ...MARKETPLACE, transitions: CHECK_TRANSITIONS }, request, tools)
+  const deployment = startContract({ ...MARKETPLACE, transitions: CHECK_TRANSITIONS }, request, tools)
   return await runUnreported(deployment, {
     name: 'a check',
     doing: `examining ${deployment.layout.root}`,

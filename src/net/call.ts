@@ -42,7 +42,7 @@ export async function makeCall<T extends AnswerHead>(
   call: Call<T>,
   settings: WireSettings,
 ): Promise<T & { attempts: number }> {
-  const start = readStart(call, settings)
+  const start = readFirstHop(call, settings)
   const limit = { origin: start.url.origin, ms: call.timeoutMs, input: call.timeoutInput }
   return await withDeadline(limit, settings, async deadline => {
     const attempt = () => attemptCall(call, start, { ...settings, signal: deadline.signal })
@@ -54,7 +54,7 @@ export function headOf({ status, headers, url, foreign, server }: Exchange): Ans
   return { status, headers, url: url.href, foreign, server }
 }
 
-function readStart(call: Call<unknown>, settings: WireSettings): Hop {
+function readFirstHop(call: Call<unknown>, settings: WireSettings): Hop {
   const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' }
   const url = parseRequestUrl(call.url, settings)
   return {

@@ -23,7 +23,7 @@ import {
   checkInstalledParts,
   downloadSealed,
   extractSealed,
-  noteInstalledVersion,
+  noteInstalledProject,
   openSealed,
   requestArtifact,
   verifyProject,
@@ -57,7 +57,7 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
 
   async check(): Promise<HostConfig | undefined> {
     const { request, tools } = this.#deployment
-    await noteInstalledVersion(this.#deployment)
+    await noteInstalledProject(this.#deployment)
     const source = request.hostConfig
     return source && (await new TimeSlice(tools.signal).run(parseHostConfigSlowly(source.text, source.path)))
   }
@@ -65,7 +65,7 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
   async prepare(hostConfig: HostConfig | undefined, folder: string): Promise<InstallOrder> {
     const deployment = this.#deployment
     const { request, client, tools, record } = deployment
-    await noteInstalledVersion(deployment)
+    await noteInstalledProject(deployment)
     checkInstalledParts(deployment)
     await deployment.enter('authenticating')
     await client.authenticate()

@@ -3,7 +3,7 @@ import type { SourcedPart } from '../core/content/manifest.ts'
 import type { Transitions } from '../core/state-machine.ts'
 import type { SignerKey } from '../core/trust/signature.ts'
 import type { NamedTree } from '../install/files/extracted-tree.ts'
-import type { SourceRecord } from '../install/host/rows.ts'
+import type { SourcePast, SourceRecord } from '../install/host/rows.ts'
 import type { DeploymentTools } from '../install/run/deployment.ts'
 import type { Links, Started, Subject } from '../install/run/refuse.ts'
 import type { HostRequest } from '../install/transaction/record.ts'
@@ -113,26 +113,7 @@ interface WantedPart {
   readonly part: SourcedPart
   /** A private folder, empty at first. The supplier puts the part's tree into it. */
   readonly folder: string
-  readonly past: PartPast
-}
-
-/** The history of a part's place on this host. */
-export interface PartPast {
-  /** The version that is installed there now; undefined unless this project installed it from a source. */
-  readonly installed: SuppliedVersion | undefined
-  /** The versions that this project has installed there from any source, and that are still there or retained. */
-  readonly history: readonly SuppliedVersion[]
-  /**
-   * True if this project installed exactly this content on this host and later replaced it, according to the host's
-   * records and audit log (`wasSupplyReplaced`).
-   */
-  wasReplaced(source: SourceRecord): boolean
-}
-
-/** A version of a part that was fetched from a source. */
-export interface SuppliedVersion {
-  readonly version: string | null
-  readonly source: SourceRecord
+  readonly past: SourcePast
 }
 
 /** A part's tree as it was fetched, verified by the rules of its source. */

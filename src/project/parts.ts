@@ -11,7 +11,7 @@ import type { Log } from '../core/log.ts'
 import { listNames } from '../core/text.ts'
 import { inTreeOrder, treeDigest } from '../core/trust/tree-digest.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
-import { type NamedTree, treeBelow } from '../install/files/extracted-tree.ts'
+import { type NamedTree, type PartTree, treeBelow } from '../install/files/extracted-tree.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { installPath, type PartName, placeName } from '../install/host/layout.ts'
 import {
@@ -20,18 +20,18 @@ import {
   readPreviousInstall,
   versionsFrom,
 } from '../install/host/previous-install.ts'
-import { type InstalledVersion, isFrom, type SourceRecord } from '../install/host/rows.ts'
-import { wasSupplyReplaced } from '../install/reports/audit.ts'
 import {
-  environmentOf,
-  type NewPart,
-  type Part,
-  type PartEnvironment,
-  type PartTree,
-} from '../install/steps/context.ts'
+  type InstalledVersion,
+  isFrom,
+  type SourcedVersion,
+  type SourcePast,
+  type SourceRecord,
+} from '../install/host/rows.ts'
+import { wasSupplyReplaced } from '../install/reports/audit.ts'
+import { environmentOf, type NewPart, type Part, type PartEnvironment } from '../install/steps/context.ts'
 import { type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
 import { readPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
-import type { FetchedPart, PartPast, ProjectDeployment, SuppliedVersion } from './deployment.ts'
+import type { FetchedPart, ProjectDeployment } from './deployment.ts'
 import type { VerifiedProject } from './sealed.ts'
 
 /** A part from elsewhere, laid over its stub, with its actual version. */
@@ -86,7 +86,7 @@ async function fetchPart(
   return { ...placed, version, source: fetched.source }
 }
 
-function pastOf({ layout, request }: Pick<ProjectDeployment, 'layout' | 'request'>, part: SourcedPart): PartPast {
+function pastOf({ layout, request }: Pick<ProjectDeployment, 'layout' | 'request'>, part: SourcedPart): SourcePast {
   const origin = { contract: 'project' as const, slug: request.projectId }
   const previous = readPreviousInstall(layout, part)
   const isOurs = previous.installed !== undefined && isFrom(previous.installed, origin)
@@ -98,7 +98,7 @@ function pastOf({ layout, request }: Pick<ProjectDeployment, 'layout' | 'request
   }
 }
 
-function supplyOf({ version, source }: Pick<InstalledVersion, 'version' | 'source'>): SuppliedVersion[] {
+function supplyOf({ version, source }: Pick<InstalledVersion, 'version' | 'source'>): SourcedVersion[] {
   return source === undefined ? [] : [{ version, source }]
 }
 

@@ -332,7 +332,7 @@ export function readInstalledParts({ layout }: Pick<Deployment, 'layout'>, proje
 }
 
 /** Notes the project's version on this host: that of the part installed last, according to this action's record. */
-export async function noteInstalledVersion(deployment: ProjectDeployment): Promise<void> {
+export async function noteInstalledProject(deployment: ProjectDeployment): Promise<void> {
   const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed)
   await deployment.record.update({ previous_version: newestProjectVersion(rows) })
 }

@@ -94,7 +94,7 @@ export interface RollbackRequest extends HostRequest {
  * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
  * report it.
  */
-export async function noteInstalledVersion(rollback: RunningRollback): Promise<readonly InstalledRow[]> {
+export async function noteReplacedVersion(rollback: RunningRollback): Promise<readonly InstalledRow[]> {
   const { subject } = rollback.request
   const rows = readInstalledRows(rollback, subject)
   const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null)

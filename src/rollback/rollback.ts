@@ -7,7 +7,7 @@ import type { InstallOrder, StepContext } from '../install/steps/context.ts'
 import { recordDriftOfKept } from '../install/steps/drift.ts'
 import { describeSequence, runSteps } from '../install/steps/run-steps.ts'
 import {
-  noteInstalledVersion,
+  noteReplacedVersion,
   ROLLBACK_TRANSITIONS,
   type RollbackRequest,
   type RunningRollback,
@@ -47,7 +47,7 @@ class RollbackFlow implements Flow<ParsedFiles> {
   }
 
   async check(): Promise<ParsedFiles> {
-    const rows = await noteInstalledVersion(this.#rollback)
+    const rows = await noteReplacedVersion(this.#rollback)
     if (rows.length === 0) throw notInstalled(this.#rollback.request.subject)
     return await parseFiles(this.#rollback)
   }

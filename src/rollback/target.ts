@@ -35,7 +35,7 @@ import type {
 } from '../install/steps/context.ts'
 import { isOnlyAdded } from '../install/trees/drift.ts'
 import { identityOf } from '../install/trees/record.ts'
-import { noteInstalledVersion, type RunningRollback } from './deployment.ts'
+import { noteReplacedVersion, type RunningRollback } from './deployment.ts'
 import { missingParts, noProjectVersion, noSnapshot, notInstalled, requireOwnPart, unrecorded } from './refusals.ts'
 
 /**
@@ -70,7 +70,7 @@ function identityIn({ parts }: RollbackTarget): Pick<DeploymentFacts, 'artifact_
 
 async function choose(rollback: RunningRollback): Promise<RollbackTarget> {
   const { subject } = rollback.request
-  const rows = await noteInstalledVersion(rollback)
+  const rows = await noteReplacedVersion(rollback)
   const [row] = rows
   if (row === undefined) throw notInstalled(subject)
   return subject.contract === 'project'

@@ -57,7 +57,7 @@ export interface StepTools {
 }
 
 /** The end of a step that deploys nothing. */
-export interface StepEnd {
+export interface ReadingStepEnd {
   /** All outputs but `error-code`. */
   readonly outputs: Readonly<Record<string, string>>
   readonly summary: string
@@ -73,7 +73,7 @@ export interface StepEnd {
  */
 export async function runReadingStep<Inputs extends GivenSecrets>(
   readInputs: () => Inputs,
-  act: (inputs: Inputs, tools: StepTools) => Promise<StepEnd>,
+  act: (inputs: Inputs, tools: StepTools) => Promise<ReadingStepEnd>,
 ): Promise<void> {
   let step: Step | undefined
   try {
@@ -147,7 +147,7 @@ export class Step {
   }
 
   /** Ends a step that deploys nothing. */
-  finish({ outputs, summary, sentence, error }: StepEnd): void {
+  finish({ outputs, summary, sentence, error }: ReadingStepEnd): void {
     const { log } = this.tools
     if (error !== undefined) log.did('failed')
     log.end()

@@ -3,7 +3,7 @@ import type { GitTokens } from '../core/content/source.ts'
 import { ArtifactError } from '../core/errors.ts'
 import { monotonicMs } from '../core/log.ts'
 import { isSameVersion, refuseDowngrade, replacedBytes } from '../core/trust/versions.ts'
-import type { SourceRecord } from '../install/host/rows.ts'
+import type { SourcedVersion, SourcePast, SourceRecord } from '../install/host/rows.ts'
 import type { DeploymentTools } from '../install/run/deployment.ts'
 
 /** The operator's inputs for parts that a project names but does not contain. */
@@ -89,21 +89,6 @@ export class SourceBudget {
     this.#bytes += bytes
     this.#entries += files.length + symlinks.length + directories.length
   }
-}
-
-/** A version of a part that came from a source, and that this host has installed or retained. */
-export interface SourcedVersion {
-  readonly version: string | null
-  readonly source: SourceRecord
-}
-
-/** The history of a part's place on this host. */
-export interface SourcePast {
-  /** Undefined if this project has installed nothing there from a source. */
-  readonly installed: SourcedVersion | undefined
-  readonly history: readonly SourcedVersion[]
-  /** True if exactly this content was installed and later replaced, according to the host's records and audit log. */
-  wasReplaced(source: SourceRecord): boolean
 }
 
 /** A version of a plugin or service, as a marketplace serves it now. */

@@ -4,7 +4,7 @@ import { ArtifactError, ConfigError, withSubject } from '../core/errors.ts'
 import { bytesInWords, cleanForeignText, countInWords, listFirst, listNames } from '../core/text.ts'
 import { type NamedTree, treeBelow } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync } from '../install/files/open.ts'
-import type { SourceRecord } from '../install/host/rows.ts'
+import type { SourcePast, SourceRecord } from '../install/host/rows.ts'
 import { readPluginYaml } from '../install/steps/plugin-sig.ts'
 import { createMarketplaceClient, type InputNames } from '../marketplace/hub.ts'
 import {
@@ -22,7 +22,6 @@ import {
   SourceBudget,
   type SourceCost,
   type SourceInputs,
-  type SourcePast,
   type SourceRequest,
   type SourceTools,
 } from './request.ts'

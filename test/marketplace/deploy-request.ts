@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os'
 import type { TestContext } from 'node:test'
 import { openPrivateFileSync } from '../../src/install/files/open.ts'
-import { start } from '../../src/install/run/refuse.ts'
+import { startContract } from '../../src/install/run/refuse.ts'
 import {
   type ArtifactDeployment,
   type DeployRequest,
@@ -68,7 +68,7 @@ export function startedDeployment(
   const plan = { path: 'install.yaml', text: PLAN }
   const request = deployRequest({ hub, plan, projectRoot: temporaryDirectory(t), ...more })
   const tools = toolsOf({ log, wires: { wire, reportWire: wire } })
-  return { deployment: start({ ...MARKETPLACE, transitions: MARKETPLACE_TRANSITIONS }, request, tools), log }
+  return { deployment: startContract({ ...MARKETPLACE, transitions: MARKETPLACE_TRANSITIONS }, request, tools), log }
 }
 
 /** A request to fetch one version into a file without a name, which is closed when the test ends. */

@@ -1,13 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../src/core/errors.ts'
-import {
-  refuseOlder,
-  refuseReused,
-  SourceBudget,
-  type SourcedVersion,
-  type SourcePast,
-} from '../../src/sources/request.ts'
+import type { SourcedVersion, SourcePast } from '../../src/install/host/rows.ts'
+import { refuseOlder, refuseReused, SourceBudget } from '../../src/sources/request.ts'
 
 it('lets the sources of a run share the limits of time, bytes and entries', () => {
   let now = 1000

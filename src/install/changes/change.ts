@@ -35,7 +35,7 @@ export const changeSchema = z.lazy(() =>
 export type Change = z.infer<typeof changeSchema>
 
 /** A change that is not announced yet. The file or tree that it moves is identified when the change is announced. */
-export type PlannedChange = Exclude<Change, Move | CreatedFile> | PlannedFile | PlannedMove
+export type PlannedChange = Exclude<Change, Move | CreatedFile> | UnidentifiedFile | PlannedMove
 
 /** True if the change takes nothing from, and puts nothing into, the staging folder of another deployment. */
 export function isOfDeployment(change: Change, deploymentId: string): boolean {
@@ -191,15 +191,15 @@ const createdFileSchema = z.object({
   ino: z.string().check(z.regex(/^[0-9]{1,20}$/)),
 })
 type CreatedFile = z.infer<typeof createdFileSchema>
-type PlannedFile = Omit<CreatedFile, 'ino'>
+type UnidentifiedFile = Omit<CreatedFile, 'ino'>
 
 /** Returns the file as it is announced, with the inode of the staged file. */
-function identifyFileSync(root: string, file: PlannedFile): CreatedFile {
+function identifyFileSync(root: string, file: UnidentifiedFile): CreatedFile {
   return { ...file, ino: String(lstatSync(join(root, file.staged), { bigint: true }).ino) }
 }
 
 /** Creates the file, durably. Never replaces another file. */
-async function createFromStaged(root: string, { staged, path }: PlannedFile): Promise<void> {
+async function createFromStaged(root: string, { staged, path }: UnidentifiedFile): Promise<void> {
   const [from, to] = [join(root, staged), join(root, path)]
   if (!linkOrClaimSync(from, to)) await syncDirectory(dirname(from))
   await syncDirectory(dirname(to))

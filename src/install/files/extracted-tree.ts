@@ -12,6 +12,9 @@ export interface ExtractedTree {
   readonly flattened: string | null
 }
 
+/** The files and symlinks of a part's tree. */
+export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>
+
 /**
  * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
  * function is first called, because most plans name no file.

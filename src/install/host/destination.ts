@@ -140,7 +140,7 @@ function refuseBelowPart(layout: Layout, { target: { directory }, chosenBy }: De
   const path = realDirectory(layout, directory)
   for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
     const other = findRealDirectory(layout, shelf)
-    if (other === undefined || !isBelow(path, other)) continue
+    if (other === undefined || !isInside(path, other)) continue
     const [id] = relative(other, path).split('/')
     throw new DeploymentError(
       'place_taken',
@@ -156,10 +156,10 @@ function refuseNesting(layout: Layout, { target, chosenBy }: Destination): void 
     const place = placeOf(row)
     if (placeName(place) === placeName(target) && isSamePlace(place, target)) continue
     const other = realPath(layout, place)
-    if (path !== other && !isBelow(path, other) && !isBelow(other, path)) continue
+    if (path !== other && !isInside(path, other) && !isInside(other, path)) continue
     throw new DeploymentError(
       'place_taken',
-      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`,
+      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isInside(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`,
     )
   }
 }
@@ -185,7 +185,7 @@ function refuseOccupied(layout: Layout, { target, chosenBy, allowTakeover }: Des
   )
 }
 
-function isBelow(path: string, other: string): boolean {
+function isInside(path: string, other: string): boolean {
   return path.startsWith(`${other}/`)
 }
 

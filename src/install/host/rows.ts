@@ -86,6 +86,25 @@ const installedVersionSchema = z.object({
 export type SourceRecord = NonNullable<z.infer<typeof installedVersionSchema>['source']>
 export type InstalledVersion = z.infer<typeof installedVersionSchema>
 
+/** A version of a part that came from a source, and that this host has installed or retained. */
+export interface SourcedVersion {
+  readonly version: string | null
+  readonly source: SourceRecord
+}
+
+/** The history of a part's place on this host. */
+export interface SourcePast {
+  /** The version that is installed there now; undefined unless this project installed it from a source. */
+  readonly installed: SourcedVersion | undefined
+  /** The versions that this project has installed there from any source, and that are still there or retained. */
+  readonly history: readonly SourcedVersion[]
+  /**
+   * True if this project installed exactly this content on this host and later replaced it, according to the host's
+   * records and audit log (`wasSupplyReplaced`).
+   */
+  wasReplaced(source: SourceRecord): boolean
+}
+
 /** A keep-path of any length. */
 const keepPathSchema = z.string().check(
   z.regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {

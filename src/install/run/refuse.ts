@@ -67,7 +67,7 @@ export async function runContract<Request extends HostRequest, State extends str
   request: Request,
   tools: DeploymentTools,
 ): Promise<RunResult> {
-  const deployment = start(contract, request, tools)
+  const deployment = startContract(contract, request, tools)
   const flow = contract.flow(deployment)
   if (contract.isRehearsal(request)) return await dryRunDeployment(deployment, flow)
   const { host } = deployment
@@ -86,7 +86,7 @@ export async function runContract<Request extends HostRequest, State extends str
 }
 
 /** Starts a deployment that has not entered a state yet. */
-export function start<Request extends HostRequest, State extends string, Connected extends Links>(
+export function startContract<Request extends HostRequest, State extends string, Connected extends Links>(
   contract: Omit<Contract<Request, State, Connected, unknown>, 'flow'>,
   request: Request,
   tools: DeploymentTools,

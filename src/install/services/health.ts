@@ -383,7 +383,8 @@ export interface RestoredCheck extends Healthcheck {
   readonly previous_version: string | null
 }
 
-type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
+/** A `healthcheck` step of a plan. */
+export type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
 /**
  * Returns a step's checks: the check of the step's plugin, or, if the step names none, the checks of all these ids.

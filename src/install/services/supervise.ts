@@ -68,14 +68,14 @@ export async function findServiceOf(
   if (service === undefined) return undefined
   const own = { service, part: id }
   if ((row?.unit ?? row?.container ?? row?.deployment) !== undefined) return own
-  if (!isAbsent(service, await readServiceState(service, limits))) return own
+  if (!isServiceAbsent(service, await readServiceState(service, limits))) return own
   const projectWide = findNamed(config, null)
   if (projectWide !== undefined) return { service: projectWide, part: null }
   return row === undefined ? undefined : own
 }
 
 /** systemd reports a unit that does not exist in the same way as a stopped one. */
-function isAbsent({ supervisor }: Service, { missing, words }: ServiceState): boolean {
+function isServiceAbsent({ supervisor }: Service, { missing, words }: ServiceState): boolean {
   return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words))
 }
 

@@ -4,7 +4,7 @@ import { monotonicMs } from '../../core/log.ts'
 import { isInstallStep, isMarkerStep, placeOfInstall } from '../../core/plan/binding.ts'
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/step.ts'
-import type { ExtractedTree } from '../files/extracted-tree.ts'
+import type { PartTree } from '../files/extracted-tree.ts'
 import { type Place, placeName } from '../host/layout.ts'
 import type { ReplacingPart } from '../host/previous-install.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/rows.ts'
@@ -82,9 +82,6 @@ export function requireEntry<T extends object>(entry: T | undefined, name: strin
   if (entry === undefined) throw new DeploymentError('step_failed', `The host config has no ${name}.`)
   return entry
 }
-
-/** The contents of a tree. */
-export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>
 
 /** The settings that a part reads, by name. */
 export interface PartEnvironment {
@@ -182,13 +179,17 @@ export interface StepResult {
 }
 
 /** Starts to measure the time of one step. The returned function builds the entry of that step. */
-export function startEntry(step: Step): (end: StepEnd | { failed: string }) => StepEntry {
+export function startEntry(step: PlanStepRun): (end: StepEnd | { failed: string }) => StepEntry {
   const started = monotonicMs()
   return end => entryOf(step, end, monotonicMs() - started)
 }
 
 /** Builds the entry of a step that has taken this many milliseconds. */
-export function entryOf({ id, action }: Step, end: StepEnd | { failed: string }, milliseconds: number): StepEntry {
+export function entryOf(
+  { id, action }: PlanStepRun,
+  end: StepEnd | { failed: string },
+  milliseconds: number,
+): StepEntry {
   const duration_ms = Math.round(milliseconds)
   if (typeof end === 'string') return { id, action, status: end, duration_ms, error: null }
   if ('did' in end) return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) }
@@ -197,7 +198,7 @@ export function entryOf({ id, action }: Step, end: StepEnd | { failed: string },
 }
 
 /** Builds the entry of a step that was not run. */
-export function notRun({ id, action }: Step): StepEntry {
+export function notRun({ id, action }: PlanStepRun): StepEntry {
   return { id, action, status: 'not_run', duration_ms: 0, error: null }
 }
 
@@ -215,13 +216,13 @@ interface Removal {
   readonly part: InstalledPart
 }
 
-export type Step = PlanStep | Removal
+export type PlanStepRun = PlanStep | Removal
 
 /** Consecutive steps, and the parts that are switched together when the first of these steps begins. */
 export interface StepGroup {
-  readonly steps: readonly Step[]
-  readonly removed: ReadonlyMap<InstalledPart, Step>
-  readonly staged: ReadonlyMap<NewPart, Step>
+  readonly steps: readonly PlanStepRun[]
+  readonly removed: ReadonlyMap<InstalledPart, PlanStepRun>
+  readonly staged: ReadonlyMap<NewPart, PlanStepRun>
 }
 
 /**
@@ -231,7 +232,7 @@ export interface StepGroup {
  */
 export function divideIntoGroups(context: StepContext): StepGroup[] {
   const { removals, steps } = context.order
-  const runs: Step[][] = []
+  const runs: PlanStepRun[][] = []
   let isOpen = false
   for (const step of [...removals.map(removalOf), ...steps]) {
     const isQuick = stagedPart(context, step) !== undefined || isInstant(context, step)
@@ -242,9 +243,9 @@ export function divideIntoGroups(context: StepContext): StepGroup[] {
   return runs.map(run => groupOf(context, run))
 }
 
-function groupOf(context: StepContext, steps: readonly Step[]): StepGroup {
-  const removed = new Map<InstalledPart, Step>()
-  const staged = new Map<NewPart, Step>()
+function groupOf(context: StepContext, steps: readonly PlanStepRun[]): StepGroup {
+  const removed = new Map<InstalledPart, PlanStepRun>()
+  const staged = new Map<NewPart, PlanStepRun>()
   for (const step of steps) {
     const part = stagedPart(context, step)
     if (step.action === 'remove') removed.set(step.part, step)
@@ -253,13 +254,13 @@ function groupOf(context: StepContext, steps: readonly Step[]): StepGroup {
   return { steps, removed, staged }
 }
 
-function stagedPart({ order }: StepContext, step: Step): NewPart | undefined {
+function stagedPart({ order }: StepContext, step: PlanStepRun): NewPart | undefined {
   if (step.action === 'remove' || !isInstallStep(step)) return undefined
   const part = findPart(order.parts, placeOfInstall(step))
   return part === undefined || part.intact !== undefined || part.retained !== undefined ? undefined : part
 }
 
-function isInstant({ order, idle }: StepContext, step: Step): boolean {
+function isInstant({ order, idle }: StepContext, step: PlanStepRun): boolean {
   if (step.action === 'remove' || order.skipped.has(step.id) || isMarkerStep(step)) return true
   switch (step.action) {
     case 'install_plugin':

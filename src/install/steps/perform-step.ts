@@ -8,7 +8,7 @@ import { listFirst } from '../../core/text.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
 import { placeName, placePath } from '../host/layout.ts'
 import type { DeploymentFacts } from '../journal/facts.ts'
-import { checkHealth, examinedBy, healthchecksOf } from '../services/health.ts'
+import { checkHealth, examinedBy, type HealthcheckStep, healthchecksOf } from '../services/health.ts'
 import {
   changedVariable,
   describeChildEnd,
@@ -229,8 +229,6 @@ export async function keepPart({ deployment, results }: StepContext, part: Intac
     story: `${placePath(part)} is already ${part.version} with these files${more}`,
   }
 }
-
-export type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
 /** The parts that run on a host, and the means to check their health. */
 export interface HealthSubject extends Pick<InstallOrder, 'hostConfig'>, Pick<Deployment, 'tools'> {

@@ -8,7 +8,7 @@ import {
   entryOf,
   type InstallOrder,
   notRun,
-  type Step,
+  type PlanStepRun,
   type StepContext,
   type StepEnd,
   type StepGroup,
@@ -70,7 +70,7 @@ async function prepareRuns(
   runs: readonly StepGroup[],
   ledger: StepLedger,
 ): Promise<readonly PreparedPart[]> {
-  const steps = new Map<SwitchedPart, Step>(runs.flatMap(({ staged }) => [...staged]))
+  const steps = new Map<SwitchedPart, PlanStepRun>(runs.flatMap(({ staged }) => [...staged]))
   const parts = runs.flatMap(({ staged }) => [...staged.keys()])
   const next = new Set(runs[0]?.staged.keys())
   return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)))
@@ -81,16 +81,16 @@ async function switchRun(
   context: StepContext,
   { removed, staged }: StepGroup,
   { prepared, ledger }: { prepared: readonly PreparedPart[]; ledger: StepLedger },
-): Promise<ReadonlyMap<Step, StepEnd>> {
-  const steps = new Map<SwitchedPart, Step>([...removed, ...staged])
+): Promise<ReadonlyMap<PlanStepRun, StepEnd>> {
+  const steps = new Map<SwitchedPart, PlanStepRun>([...removed, ...staged])
   const parts = { removed: [...removed.keys()], prepared: prepared.filter(({ part }) => steps.has(part)) }
   const results = await switchParts(context, parts, part => ledger.reach(steps.get(part)))
   const gone = [...removed].filter(([part]) => !results.has(part))
-  const ends = [...results].flatMap(([part, result]): [Step, StepEnd][] => {
+  const ends = [...results].flatMap(([part, result]): [PlanStepRun, StepEnd][] => {
     const step = steps.get(part)
     return step === undefined ? [] : [[step, result]]
   })
-  return new Map([...ends, ...gone.map(([part, step]): [Step, StepEnd] => [step, goneAlready(part)])])
+  return new Map([...ends, ...gone.map(([part, step]): [PlanStepRun, StepEnd] => [step, goneAlready(part)])])
 }
 
 function isDone(end: StepEnd | undefined): boolean {
@@ -118,15 +118,15 @@ function restoredChecks({ steps, parts, hostConfig, skipped }: InstallOrder): Re
 /** Records each step of a deployment once, in order: how the step ended, or that the step was not run. */
 export class StepLedger {
   readonly #record: DeploymentRecord
-  readonly #left: Step[]
-  #reached: Step | undefined
+  readonly #left: PlanStepRun[]
+  #reached: PlanStepRun | undefined
   /** Each step's share of the work that was done for several steps at once, in milliseconds. */
-  readonly #shares = new Map<Step, number>()
+  readonly #shares = new Map<PlanStepRun, number>()
   readonly #now: () => number
   /** The start of the time that counts for the next step, in milliseconds. */
   #since: number
 
-  constructor(record: DeploymentRecord, steps: readonly Step[], now = monotonicMs) {
+  constructor(record: DeploymentRecord, steps: readonly PlanStepRun[], now = monotonicMs) {
     this.#record = record
     this.#now = now
     this.#since = now()
@@ -135,7 +135,7 @@ export class StepLedger {
   }
 
   /** Sets the step that counts as failed if anything fails now. */
-  reach(step: Step | undefined): void {
+  reach(step: PlanStepRun | undefined): void {
     this.#reached = step ?? this.#reached
   }
 
@@ -143,14 +143,14 @@ export class StepLedger {
    * Divides the time since the last call to `share` or `end`, or since the start, equally among these steps. Drops that
    * time if there are no steps.
    */
-  share(steps: readonly Step[]): void {
+  share(steps: readonly PlanStepRun[]): void {
     const each = (this.#now() - this.#since) / steps.length
     for (const step of steps) this.#shares.set(step, (this.#shares.get(step) ?? 0) + each)
     this.#since = this.#now()
   }
 
   /** Records how the next step has ended. */
-  async end(step: Step, end: StepEnd): Promise<void> {
+  async end(step: PlanStepRun, end: StepEnd): Promise<void> {
     this.#left.shift()
     const entry = entryOf(step, end, this.#timeOf(step))
     this.#since = this.#now()
@@ -166,7 +166,7 @@ export class StepLedger {
     }
   }
 
-  #timeOf(step: Step): number {
+  #timeOf(step: PlanStepRun): number {
     return (this.#shares.get(step) ?? 0) + this.#now() - this.#since
   }
 }

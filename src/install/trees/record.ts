@@ -16,7 +16,7 @@ import { errnoOf } from '../../core/errors.ts'
 import { isBelow } from '../../core/identifiers.ts'
 import { comparePaths, inTreeOrder, treeDigest } from '../../core/trust/tree-digest.ts'
 import { syncDirectory, syncFile, temporaryName } from '../files/durable.ts'
-import type { ExtractedTree } from '../files/extracted-tree.ts'
+import type { PartTree } from '../files/extracted-tree.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { describeItemSync, type TreeItem } from '../files/walk.ts'
@@ -139,14 +139,12 @@ function openIfPresentSync(layout: Layout, record: string | undefined): number |
   }
 }
 
-type ExtractedContents = Pick<ExtractedTree, 'files' | 'symlinks'>
-
 /**
  * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
  * which belong to the host.
  */
 export function* itemsOf(
-  { files, symlinks }: ExtractedContents,
+  { files, symlinks }: PartTree,
   keepPaths: readonly string[],
   stampOf: StampOf = () => undefined,
 ): Generator<RecordedItem, undefined> {
@@ -163,7 +161,7 @@ export function* itemsOf(
   for (; !link.done; link = links.next()) if (!isKept(link.value.path)) yield link.value
 }
 
-function* linkItems({ files, symlinks }: ExtractedContents, stampOf: StampOf): Generator<RecordedItem, undefined> {
+function* linkItems({ files, symlinks }: PartTree, stampOf: StampOf): Generator<RecordedItem, undefined> {
   if (symlinks.length === 0) return
   const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
   for (const symlink of inTreeOrder(symlinks)) {
@@ -180,7 +178,7 @@ type StampOf = (item: { readonly path: string; readonly stamp?: string }) => str
  * that folder.
  */
 export function stagedItems(
-  { tree, staged }: { readonly tree: ExtractedContents; readonly staged: string },
+  { tree, staged }: { readonly tree: PartTree; readonly staged: string },
   keepPaths: readonly string[],
 ): Generator<RecordedItem, undefined> {
   return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp)

@@ -27,13 +27,13 @@ function describeUncertain(report: LocalReport): string {
   const { host_id: host, error } = report
   const verb = (error && VERBS[error.code]) ?? 'was refused'
   if (isUncertainBefore(report))
-    return `${subjectOf(report)} ${verb} on ${host}, whose state is uncertain: repair the host`
+    return `${nameSubject(report)} ${verb} on ${host}, whose state is uncertain: repair the host`
   return `${host} may have neither the old nor the new version of ${subjectName(report)} intact: repair the host`
 }
 
 function describeFailure(report: LocalReport): Headline {
   const { host_id: host, error } = report
-  const subject = subjectOf(report)
+  const subject = nameSubject(report)
   const verb = error && VERBS[error.code]
   if (actingSteps(report).length > 0)
     return { mark: '❌', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` }
@@ -43,7 +43,7 @@ function describeFailure(report: LocalReport): Headline {
   return { mark: '❌', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
 }
 
-function subjectOf(report: LocalReport): string {
+function nameSubject(report: LocalReport): string {
   const { rollback_of: replaced, slug, id } = report
   if (replaced === undefined) return wanted(report)
   const name = slug ?? id

@@ -3,12 +3,12 @@ import { execFileSync } from 'node:child_process'
 import { linkSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import type { PartTree } from '../../../src/install/files/extracted-tree.ts'
 import { installPath, type Place, treeRecordPath } from '../../../src/install/host/layout.ts'
 import { recordInstalled } from '../../../src/install/host/record.ts'
 import type { InstalledRow } from '../../../src/install/host/rows.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
 import { buildLocalReport, notSent } from '../../../src/install/reports/local-report.ts'
-import type { PartTree } from '../../../src/install/steps/context.ts'
 import {
   findIntactTree,
   keepIfIntact,
