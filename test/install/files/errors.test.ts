@@ -4,7 +4,7 @@ import { describe, it } from 'node:test'
 import { getSystemErrorName } from 'node:util'
 import { ConfigError, errnoOf } from '../../../src/core/errors.ts'
 import { toHostError } from '../../../src/install/files/errors.ts'
-import { toWriteError } from '../../../src/net/download.ts'
+import { toWriteError } from '../../../src/net/block-writer.ts'
 import { temporaryDirectory } from '../../folders.ts'
 
 function systemError(code: string): Error {
