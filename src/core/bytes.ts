@@ -34,8 +34,11 @@ const last: unknown[][] = []
  * Allocates as many bytes on V8's heap as a chunk has, only to cause garbage collections. The memory of a chunk that
  * Node.js has received or unpacked is not on that heap, but is freed only by a collection, and little else causes one.
  * Without this function, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
- * Each new chunk then takes memory that the system must first provide, and that is not in the processor's cache. V8
- * does notice such piles, but then collects its whole heap, not only its young objects.
+ * Each new chunk then takes memory that the system must first provide, and that is not in the processor's cache.
+ *
+ * Without it, X takes 155 MB instead of 110 (target: 130) and 20 % more processor time. If only received chunks weigh, X
+ * takes 165 MB. If only unpacked ones weigh, X takes 146 MB, and an update of L 201 instead of 185 (target: 190). AMD
+ * EPYC.
  */
 export function weighOnHeap(chunk: Uint8Array): void {
   for (let left = chunk.length; left > 0; left -= MAX_ARRAY_BYTES) {

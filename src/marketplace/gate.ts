@@ -18,7 +18,7 @@ import { watchDownload } from '../install/run/deployment.ts'
 import { needsPluginSig, signedFiles } from '../install/steps/plugin-sig.ts'
 import { describeSequence } from '../install/steps/run-steps.ts'
 import type { Tools } from '../install/transaction/record.ts'
-import { BlockWriter } from '../net/download.ts'
+import { writeChunkSync } from '../net/download.ts'
 import type { Wire } from '../net/wire.ts'
 import type { DeployRequest } from './deployment.ts'
 import { createMarketplaceClient, type HubBases, type ServedArtifact } from './hub.ts'
@@ -300,21 +300,14 @@ async function copy(
 ): Promise<Pick<ServedArtifact, 'artifact' | 'hmac'>> {
   const sha256 = createHash('sha256')
   const hmac = createHmac('sha256', request.signingSecret)
-  const writer = new BlockWriter(fd, block => {
-    sha256.update(block)
-    hmac.update(block)
-  })
   const onProgress = watchDownload(tools)
   let size = 0
-  try {
-    for await (const piece of piecesOf(file, total, tools.signal)) {
-      size += piece.length
-      onProgress(size, total)
-      await writer.add(piece)
-    }
-    await writer.finish()
-  } finally {
-    await writer.settle()
+  for await (const piece of piecesOf(file, total, tools.signal)) {
+    sha256.update(piece)
+    hmac.update(piece)
+    writeChunkSync(fd, piece, size)
+    size += piece.length
+    onProgress(size, total)
   }
   const signedFor = { apiKey: undefined, signingSecret: 'signing-secret' }
   return { artifact: { fd, size, sha256: sha256.digest('hex'), signedFor }, hmac: hmac.digest() }

@@ -1,11 +1,10 @@
 import { createHash, createHmac, type Hmac } from 'node:crypto'
-import { ftruncateSync, write } from 'node:fs'
-import { promisify } from 'node:util'
+import { ftruncateSync, writeSync } from 'node:fs'
 import { ArchiveError, ConfigError, DeploymentError, errnoOf } from '../core/errors.ts'
 import { type AnswerHead, headOf, makeCall } from './call.ts'
 import { type Exchange, type Headers, unusableAnswer } from './exchange.ts'
 import { isEncoded, readAnswerText } from './json.ts'
-import { type WireSettings, WRITE_BLOCK_BYTES } from './settings.ts'
+import type { WireSettings } from './settings.ts'
 
 export interface DownloadRequest {
   url: string
@@ -28,7 +27,7 @@ export interface DownloadRequest {
 
 export type DownloadAnswer = DownloadedFile | RefusedDownload
 
-interface DownloadedFile extends AnswerHead {
+export interface DownloadedFile extends AnswerHead {
   ok: true
   status: 200
   /** Bytes. */
@@ -40,7 +39,7 @@ interface DownloadedFile extends AnswerHead {
 }
 
 /** An answer other than 2xx, after retries; the caller decides what it means. */
-interface RefusedDownload extends AnswerHead {
+export interface RefusedDownload extends AnswerHead {
   ok: false
   /** Parsed; undefined if that is not possible (see `AnswerText`). */
   body: unknown
@@ -74,6 +73,18 @@ export async function download(request: DownloadRequest, settings: WireSettings)
   return await makeCall(call, settings)
 }
 
+/**
+ * Writes a whole chunk of an artifact at a position of a file. Throws DeploymentError `disk_full` or
+ * `host_not_writable`.
+ */
+export function writeChunkSync(fd: number, chunk: Buffer, position: number): void {
+  try {
+    for (let done = 0; done < chunk.length; ) done += writeSync(fd, chunk, done, chunk.length - done, position + done)
+  } catch (error) {
+    throw toWriteError(error)
+  }
+}
+
 type Unnumbered<T> = T extends unknown ? Omit<T, 'attempts'> : never
 
 async function receiveFile(exchange: Exchange, request: DownloadRequest): Promise<Unnumbered<DownloadAnswer>> {
@@ -102,11 +113,13 @@ function declaredSize(exchange: Exchange): number | undefined {
 async function saveBody(exchange: Exchange, request: DownloadRequest) {
   const sha256 = createHash('sha256')
   const hmac = request.hmacSecret === undefined ? undefined : createHmac('sha256', request.hmacSecret)
-  const writer = new BlockWriter(request.fd, block => {
-    sha256.update(block)
-    hmac?.update(block)
-  })
-  const size = await writeAll(allowedChunks(exchange, request), writer)
+  let size = 0
+  for await (const chunk of allowedChunks(exchange, request)) {
+    sha256.update(chunk)
+    hmac?.update(chunk)
+    writeChunkSync(request.fd, chunk, size)
+    size += chunk.length
+  }
   return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) }
 }
 
@@ -119,20 +132,6 @@ async function* allowedChunks(exchange: Exchange, request: DownloadRequest): Asy
     refuseTooLarge(exchange, request, received)
     yield chunk
     request.onProgress?.(received, total)
-  }
-}
-
-async function writeAll(chunks: AsyncIterable<Buffer>, writer: BlockWriter): Promise<number> {
-  let size = 0
-  try {
-    for await (const chunk of chunks) {
-      await writer.add(chunk)
-      size += chunk.length
-    }
-    await writer.finish()
-    return size
-  } finally {
-    await writer.settle()
   }
 }
 
@@ -158,71 +157,6 @@ function refuseTooLarge(exchange: Exchange, { maxBytes, isFixedMax = false }: Do
       : `${found} max-artifact-bytes leaves for it, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`,
   )
 }
-
-/**
- * Writes a stream of chunks to a file descriptor from position 0 in large blocks, filling one block while it writes the
- * other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
- */
-export class BlockWriter {
-  readonly #fd: number
-  readonly #onBlock: (block: Buffer) => void
-  #filling = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES)
-  #spare = Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES)
-  #used = 0
-  #position = 0
-  #writing: Promise<void> = Promise.resolve()
-
-  constructor(fd: number, onBlock: (block: Buffer) => void) {
-    this.#fd = fd
-    this.#onBlock = onBlock
-  }
-
-  /** Copies the chunk's bytes; waits while both blocks are full. */
-  async add(chunk: Buffer): Promise<void> {
-    for (let taken = 0; taken < chunk.length; ) {
-      const copied = chunk.copy(this.#filling, this.#used, taken)
-      taken += copied
-      this.#used += copied
-      if (this.#used === this.#filling.length) await this.#turn()
-    }
-  }
-
-  /** Writes the remaining bytes; afterwards the operating system has every byte. */
-  async finish(): Promise<void> {
-    await this.#turn()
-    await this.#writing
-  }
-
-  /** Waits for any write in progress, so that the descriptor may be closed. Never throws. */
-  async settle(): Promise<void> {
-    await this.#writing.catch(() => {})
-  }
-
-  async #turn(): Promise<void> {
-    await this.#writing
-    const block = this.#filling.subarray(0, this.#used)
-    this.#writing = this.#write(block)
-    this.#writing.catch(() => {})
-    this.#onBlock(block)
-    this.#position += block.length
-    this.#used = 0
-    ;[this.#filling, this.#spare] = [this.#spare, this.#filling]
-  }
-
-  async #write(block: Buffer): Promise<void> {
-    const start = this.#position
-    try {
-      for (let done = 0; done < block.length; ) {
-        const { bytesWritten } = await writeAt(this.#fd, block, done, block.length - done, start + done)
-        done += bytesWritten
-      }
-    } catch (error) {
-      throw toWriteError(error)
-    }
-  }
-}
-
-const writeAt = promisify(write)
 
 /** Explains a system error that occurred while a download was written. */
 export function toWriteError(error: unknown): DeploymentError {

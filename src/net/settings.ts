@@ -84,8 +84,6 @@ export const BACKOFF_CAP_MS = 8_000
 export const RETRY_AFTER_CAP_MS = 30_000
 /** The maximum length of a quotation from an answer's body in a message. */
 export const MAX_QUOTED_BODY_CHARS = 2048
-/** A download buffers two blocks of this size. */
-export const WRITE_BLOCK_BYTES = 1024 * 1024
 
 const MAX_REASON_CHARS = 4000
 

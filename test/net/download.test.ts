@@ -5,12 +5,9 @@ import { once } from 'node:events'
 import { closeSync, existsSync, openSync, statSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { setImmediate } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
-import fc from 'fast-check'
-import { BlockWriter } from '../../src/net/download.ts'
-import { WRITE_BLOCK_BYTES } from '../../src/net/settings.ts'
+import { writeChunkSync } from '../../src/net/download.ts'
 import { temporaryDirectory } from '../folders.ts'
 import { serve, serveSocket } from './loopback-server.ts'
 import { createTestedWire, openPrivateFile } from './tested-wire.ts'
@@ -23,7 +20,7 @@ function sha256(bytes: Buffer): string {
 }
 
 describe('download', () => {
-  for (const size of [0, 1, WRITE_BLOCK_BYTES - 1, WRITE_BLOCK_BYTES, WRITE_BLOCK_BYTES + 1, 5_000_000]) {
+  for (const size of [0, 1, 65_536, MEBIBYTE + 1, 5_000_000]) {
     it(`stores ${size} bytes with their digests`, async t => {
       const bytes = randomBytes(size)
       const server = await serve(t, (_, response) => response.writeHead(200, { 'X-Signature': 's' }).end(bytes))
@@ -194,47 +191,12 @@ describe('download', () => {
   })
 })
 
-describe('BlockWriter', () => {
-  it('writes and shows every byte once and in order, in chunks of any size', async t => {
-    const sizes = fc.array(fc.oneof(fc.nat(100), fc.nat(3 * WRITE_BLOCK_BYTES)), { maxLength: 6 })
-    const property = fc.asyncProperty(sizes, fc.nat(255), async (lengths, seed) => {
-      const chunks = lengths.map((length, index) => Buffer.alloc(length, seed + index))
-      const file = openPrivateFile(t)
-      const shown: Buffer[] = []
-      const writer = new BlockWriter(file.fd, block => shown.push(Buffer.from(block)))
-      for (const chunk of chunks) await writer.add(chunk)
-      await writer.finish()
-      const expected = Buffer.concat(chunks)
-      assert.ok(expected.equals(file.read()) && expected.equals(Buffer.concat(shown)))
-    })
-    await fc.assert(property, { numRuns: 15 })
-  })
-
+describe('writeChunkSync', () => {
   const skip = existsSync('/dev/full') ? false : 'there is no /dev/full here'
-  it('throws disk_full on a full disk, at the latest when it finishes', { skip }, async t => {
+  it('throws disk_full on a full disk', { skip }, t => {
     const fd = openSync('/dev/full', 'w')
     t.after(() => closeSync(fd))
-    const writer = new BlockWriter(fd, () => {})
-    await writer.add(Buffer.from('zip'))
-    await assert.rejects(writer.finish(), { name: 'DeploymentError', code: 'disk_full' })
-  })
-
-  it('throws the failure of a write at the next call', { skip }, async t => {
-    const fd = openSync('/dev/full', 'w')
-    t.after(() => closeSync(fd))
-    const writer = new BlockWriter(fd, () => {})
-    await writer.add(Buffer.alloc(WRITE_BLOCK_BYTES))
-    await writer.settle()
-    await setImmediate()
-    await assert.rejects(writer.finish(), { code: 'disk_full' })
-  })
-
-  it('throws disk_full while it gets more bytes', { skip }, async t => {
-    const fd = openSync('/dev/full', 'w')
-    t.after(() => closeSync(fd))
-    const writer = new BlockWriter(fd, () => {})
-    await assert.rejects(writer.add(Buffer.alloc(4 * WRITE_BLOCK_BYTES)), { code: 'disk_full' })
-    await writer.settle()
+    assert.throws(() => writeChunkSync(fd, Buffer.from('zip'), 0), { name: 'DeploymentError', code: 'disk_full' })
   })
 })
 

@@ -7,7 +7,7 @@ import { ArchiveError, ArtifactError, errnoOf } from '../../core/errors.ts'
 import { countInWords } from '../../core/text.ts'
 import type { SignedBytes, VerifiedSealedArtifact } from '../../core/trust/signature.ts'
 import { TimeSlice } from '../files/time-slice.ts'
-import { unpack, unpackingAhead } from './pieces.ts'
+import { unpack } from './pieces.ts'
 
 declare const opened: unique symbol
 
@@ -73,10 +73,7 @@ function createDecipher(sealed: Buffer, dek: Buffer): DecipherGCM {
 
 async function decryptInPlace(bytes: Buffer, decipher: DecipherGCM, slice: TimeSlice): Promise<void> {
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-    const plain = decipher.update(bytes.subarray(at, at + PIECE_BYTES))
-    plain.copy(bytes, at)
-    // Node made this buffer for this call alone, and its bytes have been copied.
-    ;(plain.buffer as ArrayBuffer).transfer(0)
+    decipher.update(bytes.subarray(at, at + PIECE_BYTES)).copy(bytes, at)
     if (slice.isOver()) await slice.giveBack()
   }
   verifyTag(decipher)
@@ -151,7 +148,7 @@ function verifyUnpackedBytes(bytes: number, { maxExtractedBytes, maxEntries }: E
 
 async function* unpackFrame(zstd: Buffer, frame: ZstdFrame): AsyncGenerator<Buffer> {
   const params = { [constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG }
-  const decoder = createZstdDecompress({ ...unpackingAhead(PIECE_BYTES), params })
+  const decoder = createZstdDecompress({ chunkSize: PIECE_BYTES, params })
   let bytes = 0
   try {
     for await (const piece of unpack(decoder, cut(zstd.subarray(frame.start, frame.end)))) {

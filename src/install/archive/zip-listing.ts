@@ -74,7 +74,7 @@ export async function readZipDirectory(
     listing.add(entry)
     if (entry.type === 'symlink') symlinks.push(entries.length)
     const { name, size, packedSize, method, crc, headerOffset } = entry
-    entries.push({ name, size, packedSize, method, crc, headerOffset, dataOffset: Number.NaN })
+    entries.push({ name, size, packedSize, method, crc, headerOffset, dataOffset: 0 })
     at += header.length
     if (slice.isOver()) await slice.giveBack()
   }

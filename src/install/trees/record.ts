@@ -203,7 +203,7 @@ export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[
 }
 
 /** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quoteField`. */
-const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t((?:[0-9]+\t-?[0-9]+\t(-?[0-9]+))?)\t([^\t]+)$/
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
 
 /** Returns the line of an item, with its line break. */
@@ -217,26 +217,23 @@ function lineOf({ sha256 = '-', kind, content, stamp = '', path }: RecordedItem)
  * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 function parseLine(line: string, recordedAt: string): RecordedItem {
-  if (!LINE.test(line)) throw new TreeRecordDamage('it has a line that this action does not write')
-  const kindAt = line.indexOf('\t') + 1
-  const contentAt = line.indexOf('\t', kindAt) + 1
-  const stampAt = line.indexOf('\t', contentAt) + 1
-  const pathAt = line.lastIndexOf('\t') + 1
-  const path = unquote(line.slice(pathAt))
+  const [, sha256, kind, content, stamp, changedAt, quotedPath] = LINE.exec(line) ?? []
+  if (kind === undefined || content === undefined || quotedPath === undefined)
+    throw new TreeRecordDamage('it has a line that this action does not write')
+  const path = unquote(quotedPath)
   if (LEAVES_TREE.test(path)) throw new TreeRecordDamage('it has a path that leaves the tree')
-  const changedAt = line.slice(line.lastIndexOf('\t', pathAt - 2) + 1, pathAt - 1)
   return {
     path,
-    kind: line.slice(kindAt, contentAt - 1),
-    content: unquote(line.slice(contentAt, stampAt - 1)),
-    stamp: isEarlierTime(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
-    sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
+    kind,
+    content: unquote(content),
+    stamp: changedAt !== undefined && isEarlierTime(changedAt, recordedAt) ? stamp : undefined,
+    sha256: sha256 === '-' ? undefined : sha256,
   }
 }
 
 /** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
 function isEarlierTime(time: string, other: string): boolean {
-  if (time === '' || time.startsWith('-') || other.startsWith('-')) return false
+  if (time.startsWith('-') || other.startsWith('-')) return false
   return time.length < other.length || (time.length === other.length && time < other)
 }
 

@@ -1,5 +1,5 @@
 import { constants, createInflateRaw, deflateRawSync } from 'node:zlib'
-import { unpack, unpackingAhead } from '../../../src/install/archive/pieces.ts'
+import { unpack } from '../../../src/install/archive/pieces.ts'
 
 const MEBIBYTE = 1024 * 1024
 const UNPACKED_BYTES = 512 * MEBIBYTE
@@ -11,7 +11,7 @@ if (import.meta.main) console.log(await unpackedBytes())
 async function unpackedBytes(): Promise<number> {
   const samples: number[] = []
   const packed = pack()
-  for await (const _ of unpack(createInflateRaw(unpackingAhead(CHUNK_BYTES)), [packed]))
+  for await (const _ of unpack(createInflateRaw({ chunkSize: CHUNK_BYTES }), [packed]))
     samples.push(process.memoryUsage().arrayBuffers)
   return samples.sort((a, b) => a - b)[Math.floor(samples.length * 0.9)] ?? Number.NaN
 }
