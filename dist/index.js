@@ -32840,7 +32840,7 @@ async function session_orWarn(log, act) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/run/refuse.js
+;// CONCATENATED MODULE: ./build/install/run/contract.js
 
 
 

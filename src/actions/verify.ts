@@ -14,7 +14,7 @@ import {
 import { listNames } from '../core/text.ts'
 import { toHostError } from '../install/files/errors.ts'
 import { removePrivateFolder } from '../install/files/remove-tree.ts'
-import type { Incomplete } from '../install/run/refuse.ts'
+import type { Incomplete } from '../install/run/contract.ts'
 import {
   checkRelease,
   type GateArtifact,

@@ -7,8 +7,8 @@ import { type InstalledRow, snapshotsFrom } from '../install/host/rows.ts'
 import { uniteKeepPaths } from '../install/host/snapshots.ts'
 import type { DeploymentFacts } from '../install/journal/facts.ts'
 import { newestProjectVersion } from '../install/reports/local-report.ts'
+import type { Links, Started, Subject } from '../install/run/contract.ts'
 import { PLAN_TRANSITIONS, type PlanState } from '../install/run/deployment.ts'
-import type { Links, Started, Subject } from '../install/run/refuse.ts'
 import type { HostRequest } from '../install/transaction/record.ts'
 
 export type RunningRollback = Started<RollbackRequest, RollbackState, Links>

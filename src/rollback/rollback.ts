@@ -1,7 +1,7 @@
 import { countInWords } from '../core/text.ts'
 import type { RunResult } from '../install/reports/result.ts'
+import { runContract, type Subject } from '../install/run/contract.ts'
 import type { DeploymentTools, TerminalState } from '../install/run/deployment.ts'
-import { runContract, type Subject } from '../install/run/refuse.ts'
 import type { Flow } from '../install/run/run.ts'
 import type { InstallOrder, StepContext } from '../install/steps/context.ts'
 import { recordDriftOfKept } from '../install/steps/drift.ts'

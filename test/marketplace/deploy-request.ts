@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os'
 import type { TestContext } from 'node:test'
 import { openPrivateFileSync } from '../../src/install/files/open.ts'
-import { startContract } from '../../src/install/run/refuse.ts'
+import { startContract } from '../../src/install/run/contract.ts'
 import {
   type ArtifactDeployment,
   type DeployRequest,
