@@ -226,7 +226,7 @@ export const MOMENTS: readonly Moment[] = [
       scene.standIns.add('make-db', 'exit 4')
       scene.standIns.before('systemctl', 'restart', `if ${IS_NEW}; then ${once(script)}; fi`)
     },
-    { error: 'step_failed', isUnfinished: true },
+    { error: 'step_failed', healthy: true, isUnfinished: true },
   ),
   {
     name: 'recovers a dead run and checks the old version',
