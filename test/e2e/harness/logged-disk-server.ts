@@ -143,6 +143,11 @@ function readRequest(buffer: Buffer): number | undefined {
     const { code } = error as NodeJS.ErrnoException
     // A request was interrupted before it was read.
     if (code === 'ENOENT' || code === 'EINTR' || code === 'EAGAIN') return readRequest(buffer)
+    if (code === 'EPERM') {
+      // This program started before the file was mounted.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5)
+      return readRequest(buffer)
+    }
     if (code === 'ENODEV') return undefined
     throw error
   }
