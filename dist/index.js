@@ -18891,6 +18891,8 @@ const snapshotSchema = schemas_extend(installedVersionSchema, {
     /** The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor. */
     keep_paths: array(keepPathSchema),
 });
+/** A service to restore, by its name in state files: the id of a part, or null for the project-wide unit. */
+const pendingServiceSchema = object({ part: nullable(idSchema), was_running: schemas_boolean() });
 const installedRowSchema = schemas_extend(installedVersionSchema, {
     contract: originSchema.shape.contract,
     kind: kindSchema,
@@ -18910,6 +18912,8 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
      * service for the part does that.
      */
     service_pending: exactOptional(literal(true)),
+    /** Which services are pending; absent if only the host config says which service runs the part. */
+    pending_services: exactOptional(array(pendingServiceSchema).check(_minLength(1))),
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema)
         .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
@@ -18932,6 +18936,7 @@ const projectVersionSchema = object({
         slug: true,
         keep_paths: true,
         service_pending: true,
+        pending_services: true,
         snapshots: true,
     }))
         .check(refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
@@ -19012,6 +19017,7 @@ function describeIssue(issue) {
 
 
 
+
 /**
  * The records of the hosts that this process has locked, by the path of the record's file. While a host is locked, no
  * other process may write that file. The records are kept here rather than in a context, because the lock, too, belongs
@@ -19070,19 +19076,24 @@ async function recordDiscarded(layout, discard) {
  * Records the parts with a service that still has to be restarted and checked. Writes nothing if the record says so
  * already; otherwise, the record is durable on return.
  */
-async function recordPending(layout, isPending) {
+async function recordPending(layout, pendingOf) {
     const before = readHostRecord(layout);
-    const installed = withPending(before.installed, isPending);
+    const installed = withPending(before.installed, pendingOf);
     if (installed.some((row, at) => row !== before.installed[at]))
         await writeRecord(layout, { ...before, installed });
 }
-/** Returns the rows with the fact `service_pending` for the rows for which `isPending` is true. */
-function withPending(rows, isPending) {
+/** Returns which services of a row are pending; true if one is, but it is not known which. */
+const pendingIn = ({ service_pending: pending, pending_services: services }) => pending === undefined ? [] : (services ?? true);
+/** Returns the rows with these pending services. */
+function withPending(rows, pendingOf) {
     return rows.map(row => {
-        const { service_pending: was = false, ...others } = row;
-        if (isPending(row) === was)
+        const pending = pendingOf(row);
+        if ((0,external_node_util_namespaceObject.isDeepStrictEqual)(pending, pendingIn(row)))
             return row;
-        return was ? others : { ...others, service_pending: true };
+        const { service_pending: _, pending_services: __, ...others } = row;
+        if (pending === true)
+            return { ...others, service_pending: true };
+        return pending.length === 0 ? others : { ...others, service_pending: true, pending_services: [...pending] };
     });
 }
 /** Returns the row of a part, or undefined if there is none. */
@@ -28410,7 +28421,7 @@ async function rollBack(request) {
         wasChanged = (await request.undo()) || request.wasUndone === true;
     }
     catch (error) {
-        await noteServices(request, { unrestored: known.map(({ part }) => part) });
+        await noteServices(request, { unrestored: known });
         const left = [...services.map(({ service }) => describeService(service)), ...unreachable.map(describeUnreachable)];
         const problems = [toDeployError(error).message, ...lostIn(request), ...left.map(leftAlone)];
         return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } };
@@ -28454,7 +28465,7 @@ async function restoreAndCheckServices(request, starts) {
     const { services, unreachable = [], log, grace } = request;
     const limits = { log, signal: grace.restoring, starts };
     const { isRunning, isFinished, ...done } = await restoreServices(services, limits);
-    const unrestored = [...done.unrestored, ...unreachable.map(({ part }) => part)];
+    const unrestored = [...services.filter(({ part }) => done.unrestored.includes(part)), ...unreachable];
     const unwritten = await noteServices(request, { restored: services.map(({ part }) => part), unrestored });
     const problems = [...done.problems, ...unreachable.map(rollback_notRestored)];
     if (unwritten !== undefined)
@@ -28589,7 +28600,7 @@ function isOfFile(problem, places) {
 /** Records in the rows of the parts which services are pending. The record is durable when this function returns. */
 async function noteRestorations(layout, restorations) {
     try {
-        await recordPending(layout, row => isPendingAfter(row, restorations));
+        await recordPending(layout, row => pendingAfter(row, restorations));
     }
     catch (error) {
         throw isSystemError(error)
@@ -28597,14 +28608,25 @@ async function noteRestorations(layout, restorations) {
             : error;
     }
 }
-/** True if a service of the row's part is pending after these restorations. */
-function isPendingAfter(row, { of, restored = [], unrestored = [] }) {
+/** Returns the row's services that are pending after these restorations. */
+function pendingAfter(row, { of, restored = [], unrestored = [] }) {
     const runs = (part) => isRunBy(row, part, of);
-    return unrestored.some(runs) || (row.service_pending === true && !restored.some(runs));
+    const before = pendingIn(row);
+    const added = unrestored.filter(({ part }) => runs(part));
+    if (before === true && added.length === 0)
+        return restored.some(runs) ? [] : true;
+    const failed = new Set(added.map(({ part }) => part));
+    const isDone = (part) => !failed.has(part) && restored.includes(part) && runs(part);
+    const all = [...(before === true ? [] : before), ...added].filter(({ part }) => !isDone(part));
+    const first = new Map(all.toReversed().map(({ part, was_running }) => [part, { part, was_running }]));
+    return [...first.values()].reverse();
 }
 /** True if an earlier rollback or recovery left this service pending. */
 function isPending(layout, part, of) {
-    return readInstalled(layout).some(row => row.service_pending === true && isRunBy(row, part, of));
+    return readInstalled(layout).some(row => {
+        const pending = pendingIn(row);
+        return isRunBy(row, part, of) && (pending === true || pending.some(service => service.part === part));
+    });
 }
 /** True if the service of this name runs the row's part. The project-wide unit runs all parts of the deployment `of`. */
 function isRunBy(row, part, { contract, slug }) {
@@ -29132,14 +29154,14 @@ function findServices(host, run) {
     return { services, unreachable: [...unreachable.values()] };
 }
 /**
- * Returns why a recovery must not act on a service: no row has the service's part. A service that was not running may
- * still be stopped if the run moved a tree into the part's place, as a first install does.
+ * Returns why a recovery must not act on a service: no row has the service's part, and the run moved no tree into the
+ * part's place. A first install has no row, but may replace a tree that somebody else installed and whose service runs.
  */
-function whyNot(run, rows, { part, was_running }) {
+function whyNot(run, rows, { part }) {
     if (rows.some(row => isRunBy(row, part, run.record.facts)))
         return undefined;
     const places = changedPlaces(run.records);
-    if (!was_running && (part === null ? places.length > 0 : places.some(({ id }) => id === part)))
+    if (part === null ? places.length > 0 : places.some(({ id }) => id === part))
         return undefined;
     return part === null ? 'no part of the project is installed' : `${part} is not installed`;
 }
@@ -29198,26 +29220,40 @@ async function restoreAll(host, pending) {
             log.warning(problem);
         if (problems.length > 0 || starts === 'queued')
             continue;
-        const checks = rows.map(row => checkOfRestored(config, row, change.service));
+        const checks = change.was_running ? rows.map(row => checkOfRestored(config, row, change.service)) : [];
         const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled });
         for (const finding of findings)
             log.warning(finding);
         const done = new Set(rows.map(nameOf));
-        await recordPending(layout, row => row.service_pending === true && !done.has(nameOf(row)));
+        await recordPending(layout, row => {
+            const left = pendingIn(row);
+            if (!done.has(nameOf(row)))
+                return left;
+            return left === true ? [] : left.filter(({ part }) => part !== change.part);
+        });
     }
 }
 async function groupByService({ grace }, config, pending) {
     const groups = new Map();
     for (const row of pending) {
-        const named = await findServiceOf(config, row.id, { signal: grace.restoring });
-        if (named === undefined)
-            continue;
-        const key = keyOfService(named.service);
-        const group = groups.get(key) ?? { change: { ...named, was_running: true, replicas: null }, rows: [] };
-        group.rows.push(row);
-        groups.set(key, group);
+        const pending = pendingIn(row);
+        const guessed = pending === true ? await findServiceOf(config, row.id, { signal: grace.restoring }) : undefined;
+        const named = pending === true ? guessed && [{ ...guessed, was_running: true }] : pending.flatMap(inConfig(config, row));
+        for (const service of named ?? []) {
+            const key = keyOfService(service.service);
+            const group = groups.get(key) ?? { change: { ...service, replicas: null }, rows: [] };
+            group.rows.push(row);
+            groups.set(key, group);
+        }
     }
     return [...groups.values()];
+}
+/** A row's own service, or the project-wide unit; whatever else a row names, no run of this action has written it. */
+function inConfig(config, { id }) {
+    return ({ part, was_running }) => {
+        const service = part === null || part === id ? findNamed(config, part) : undefined;
+        return service === undefined ? [] : [{ service, part, was_running }];
+    };
 }
 /** Returns no rows if the record cannot be read: whatever needs the record reports that. */
 function tryToReadInstalled(layout) {
@@ -32101,7 +32137,10 @@ async function handover_checksOf(host, { parts }) {
         return examining;
     const why = typeof config === 'string' ? config : 'the host config has no service and no check for it';
     log.warning(`The health of ${parts.join(', ')} was not checked after the rollback, because ${why}.`);
-    await recordPending(layout, row => row.service_pending === true || rows.includes(row));
+    await recordPending(layout, row => {
+        const pending = pendingIn(row);
+        return rows.includes(row) && pending !== true && pending.length === 0 ? true : pending;
+    });
     return undefined;
 }
 function withHealth(report, problems, { left_out: left }) {
@@ -32175,10 +32214,10 @@ function buildRow(context, part) {
     const isRetained = order.snapshot || mustStay;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
     const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
-    const { service_pending: _, ...row } = isUnchanged ? installed : rowVersion(context, part);
+    const { service_pending: _, pending_services: __, ...row } = isUnchanged ? installed : rowVersion(context, part);
     // The steps of this run may have restarted the service.
-    const isPending = findInstalled(readInstalled(context.deployment.layout), part)?.service_pending === true;
-    const pending = isPending ? { service_pending: true } : {};
+    const { service_pending, pending_services } = findInstalled(readInstalled(context.deployment.layout), part) ?? {};
+    const pending = { ...(service_pending && { service_pending }), ...(pending_services && { pending_services }) };
     return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), ...pending, snapshots }, discard };
 }
 /**

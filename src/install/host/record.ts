@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod/mini'
 import { DeploymentError } from '../../core/errors.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
@@ -8,6 +9,7 @@ import {
   type InstalledVersion,
   installedRowSchema,
   isUnique,
+  type PendingService,
   type ProjectVersion,
   projectVersionSchema,
   type RemovedRow,
@@ -97,21 +99,27 @@ export async function recordDiscarded(layout: Layout, discard: readonly string[]
  * Records the parts with a service that still has to be restarted and checked. Writes nothing if the record says so
  * already; otherwise, the record is durable on return.
  */
-export async function recordPending(layout: Layout, isPending: (row: InstalledRow) => boolean): Promise<void> {
+export async function recordPending(layout: Layout, pendingOf: PendingOf): Promise<void> {
   const before = readHostRecord(layout)
-  const installed = withPending(before.installed, isPending)
+  const installed = withPending(before.installed, pendingOf)
   if (installed.some((row, at) => row !== before.installed[at])) await writeRecord(layout, { ...before, installed })
 }
 
-/** Returns the rows with the fact `service_pending` for the rows for which `isPending` is true. */
-function withPending(
-  rows: readonly InstalledRow[],
-  isPending: (row: InstalledRow) => boolean,
-): readonly InstalledRow[] {
+/** Returns the services of a row that are pending; true if one is, but it is not known which. */
+export type PendingOf = (row: InstalledRow) => readonly PendingService[] | true
+
+/** Returns which services of a row are pending; true if one is, but it is not known which. */
+export const pendingIn: PendingOf = ({ service_pending: pending, pending_services: services }) =>
+  pending === undefined ? [] : (services ?? true)
+
+/** Returns the rows with these pending services. */
+function withPending(rows: readonly InstalledRow[], pendingOf: PendingOf): readonly InstalledRow[] {
   return rows.map(row => {
-    const { service_pending: was = false, ...others } = row
-    if (isPending(row) === was) return row
-    return was ? others : { ...others, service_pending: true }
+    const pending = pendingOf(row)
+    if (isDeepStrictEqual(pending, pendingIn(row))) return row
+    const { service_pending: _, pending_services: __, ...others } = row
+    if (pending === true) return { ...others, service_pending: true }
+    return pending.length === 0 ? others : { ...others, service_pending: true, pending_services: [...pending] }
   })
 }
 

@@ -133,6 +133,10 @@ const snapshotSchema = z.extend(installedVersionSchema, {
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
 
+/** A service to restore, by its name in state files: the id of a part, or null for the project-wide unit. */
+const pendingServiceSchema = z.object({ part: z.nullable(idSchema), was_running: z.boolean() })
+export type PendingService = z.infer<typeof pendingServiceSchema>
+
 export const installedRowSchema = z.extend(installedVersionSchema, {
   contract: originSchema.shape.contract,
   kind: kindSchema,
@@ -152,6 +156,8 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
    * service for the part does that.
    */
   service_pending: z.exactOptional(z.literal(true)),
+  /** Which services are pending; absent if only the host config says which service runs the part. */
+  pending_services: z.exactOptional(z.array(pendingServiceSchema).check(z.minLength(1))),
   /** Retained previous versions, newest last. */
   snapshots: z
     .array(snapshotSchema)
@@ -181,6 +187,7 @@ export const projectVersionSchema = z.object({
         slug: true,
         keep_paths: true,
         service_pending: true,
+        pending_services: true,
         snapshots: true,
       }),
     )

@@ -1,8 +1,8 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import { toHostError } from '../files/errors.ts'
 import { isSamePlace, type Layout, nameOf, placeOf } from '../host/layout.ts'
-import { readInstalled, recordPending } from '../host/record.ts'
-import type { InstalledRow } from '../host/rows.ts'
+import { pendingIn, readInstalled, recordPending } from '../host/record.ts'
+import type { InstalledRow, PendingService } from '../host/rows.ts'
 import { type HostContext, readHostConfig } from '../reports/host.ts'
 import { restoreServices, type ServiceChange } from '../services/changes.ts'
 import { checkOfRestored, findUnhealthy, type RestoredCheck, uniqueChecks } from '../services/health.ts'
@@ -38,17 +38,17 @@ export function findServices(host: HostContext, run: DeadRun): FoundServices {
 }
 
 /**
- * Returns why a recovery must not act on a service: no row has the service's part. A service that was not running may
- * still be stopped if the run moved a tree into the part's place, as a first install does.
+ * Returns why a recovery must not act on a service: no row has the service's part, and the run moved no tree into the
+ * part's place. A first install has no row, but may replace a tree that somebody else installed and whose service runs.
  */
 function whyNot(
   run: DeadRun,
   rows: readonly InstalledRow[],
-  { part, was_running }: Pick<ServiceChange, 'part' | 'was_running'>,
+  { part }: Pick<ServiceChange, 'part'>,
 ): string | undefined {
   if (rows.some(row => isRunBy(row, part, run.record.facts))) return undefined
   const places = changedPlaces(run.records)
-  if (!was_running && (part === null ? places.length > 0 : places.some(({ id }) => id === part))) return undefined
+  if (part === null ? places.length > 0 : places.some(({ id }) => id === part)) return undefined
   return part === null ? 'no part of the project is installed' : `${part} is not installed`
 }
 
@@ -109,16 +109,20 @@ async function restoreAll(host: HostContext, pending: readonly InstalledRow[]): 
     const { problems } = await restoreServices([change], { log, signal: grace.restoring, starts })
     for (const problem of problems) log.warning(problem)
     if (problems.length > 0 || starts === 'queued') continue
-    const checks = rows.map(row => checkOfRestored(config, row, change.service))
+    const checks = change.was_running ? rows.map(row => checkOfRestored(config, row, change.service)) : []
     const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled })
     for (const finding of findings) log.warning(finding)
     const done = new Set(rows.map(nameOf))
-    await recordPending(layout, row => row.service_pending === true && !done.has(nameOf(row)))
+    await recordPending(layout, row => {
+      const left = pendingIn(row)
+      if (!done.has(nameOf(row))) return left
+      return left === true ? [] : left.filter(({ part }) => part !== change.part)
+    })
   }
 }
 
 /** A service, and the pending rows of the parts that it runs. */
-interface PendingService {
+interface PendingGroup {
   readonly change: ServiceChange
   readonly rows: InstalledRow[]
 }
@@ -127,17 +131,29 @@ async function groupByService(
   { grace }: HostContext,
   config: HostConfig,
   pending: readonly InstalledRow[],
-): Promise<readonly PendingService[]> {
-  const groups = new Map<string, PendingService>()
+): Promise<readonly PendingGroup[]> {
+  const groups = new Map<string, PendingGroup>()
   for (const row of pending) {
-    const named = await findServiceOf(config, row.id, { signal: grace.restoring })
-    if (named === undefined) continue
-    const key = keyOfService(named.service)
-    const group = groups.get(key) ?? { change: { ...named, was_running: true, replicas: null }, rows: [] }
-    group.rows.push(row)
-    groups.set(key, group)
+    const pending = pendingIn(row)
+    const guessed = pending === true ? await findServiceOf(config, row.id, { signal: grace.restoring }) : undefined
+    const named =
+      pending === true ? guessed && [{ ...guessed, was_running: true }] : pending.flatMap(inConfig(config, row))
+    for (const service of named ?? []) {
+      const key = keyOfService(service.service)
+      const group = groups.get(key) ?? { change: { ...service, replicas: null }, rows: [] }
+      group.rows.push(row)
+      groups.set(key, group)
+    }
   }
   return [...groups.values()]
+}
+
+/** A row's own service, or the project-wide unit; whatever else a row names, no run of this action has written it. */
+function inConfig(config: HostConfig, { id }: InstalledRow) {
+  return ({ part, was_running }: PendingService) => {
+    const service = part === null || part === id ? findNamed(config, part) : undefined
+    return service === undefined ? [] : [{ service, part, was_running }]
+  }
 }
 
 /** Returns no rows if the record cannot be read: whatever needs the record reports that. */

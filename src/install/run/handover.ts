@@ -6,7 +6,7 @@ import { asSentence } from '../../core/text.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import type { Layout } from '../host/layout.ts'
 import { requireOwnKinds, requireSafeHost } from '../host/ownership.ts'
-import { readInstalled, recordPending } from '../host/record.ts'
+import { pendingIn, readInstalled, recordPending } from '../host/record.ts'
 import { timeSchema } from '../host/rows.ts'
 import { readStateFileSync } from '../host/state-file.ts'
 import type { DeploymentFacts } from '../journal/facts.ts'
@@ -122,7 +122,10 @@ async function checksOf(host: HostContext, { parts }: Handover): Promise<Restore
   if (examining.length > 0) return examining
   const why = typeof config === 'string' ? config : 'the host config has no service and no check for it'
   log.warning(`The health of ${parts.join(', ')} was not checked after the rollback, because ${why}.`)
-  await recordPending(layout, row => row.service_pending === true || rows.includes(row))
+  await recordPending(layout, row => {
+    const pending = pendingIn(row)
+    return rows.includes(row) && pending !== true && pending.length === 0 ? true : pending
+  })
   return undefined
 }
 

@@ -94,10 +94,10 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const isRetained = order.snapshot || mustStay
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
   const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed
-  const { service_pending: _, ...row } = isUnchanged ? installed : rowVersion(context, part)
+  const { service_pending: _, pending_services: __, ...row } = isUnchanged ? installed : rowVersion(context, part)
   // The steps of this run may have restarted the service.
-  const isPending = findInstalled(readInstalled(context.deployment.layout), part)?.service_pending === true
-  const pending = isPending ? { service_pending: true as const } : {}
+  const { service_pending, pending_services } = findInstalled(readInstalled(context.deployment.layout), part) ?? {}
+  const pending = { ...(service_pending && { service_pending }), ...(pending_services && { pending_services }) }
   return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), ...pending, snapshots }, discard }
 }
 

@@ -5,8 +5,8 @@ import type { Grace } from '../files/child-process.ts'
 import { isSystemError, toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placePath } from '../host/layout.ts'
-import { findInstalled, readInstalled, recordPending } from '../host/record.ts'
-import { type InstalledRow, isFrom } from '../host/rows.ts'
+import { findInstalled, pendingIn, readInstalled, recordPending } from '../host/record.ts'
+import { type InstalledRow, isFrom, type PendingService } from '../host/rows.ts'
 import type { DeploymentEnd, DeploymentFacts, RollbackFacts } from '../journal/facts.ts'
 import { restoreServices, type ServiceChange, type ServiceStarts } from '../services/changes.ts'
 import { findUnhealthy, isExamining, type RestoredCheck } from '../services/health.ts'
@@ -86,7 +86,7 @@ export async function rollBack(request: FailedRun): Promise<RolledBack> {
   try {
     wasChanged = (await request.undo()) || request.wasUndone === true
   } catch (error) {
-    await noteServices(request, { unrestored: known.map(({ part }) => part) })
+    await noteServices(request, { unrestored: known })
     const left = [...services.map(({ service }) => describeService(service)), ...unreachable.map(describeUnreachable)]
     const problems = [toDeployError(error).message, ...lostIn(request), ...left.map(leftAlone)]
     return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
@@ -133,7 +133,7 @@ async function restoreAndCheckServices(request: FailedRun, starts: ServiceStarts
   const { services, unreachable = [], log, grace } = request
   const limits = { log, signal: grace.restoring, starts }
   const { isRunning, isFinished, ...done } = await restoreServices(services, limits)
-  const unrestored = [...done.unrestored, ...unreachable.map(({ part }) => part)]
+  const unrestored = [...services.filter(({ part }) => done.unrestored.includes(part)), ...unreachable]
   const unwritten = await noteServices(request, { restored: services.map(({ part }) => part), unrestored })
   const problems = [...done.problems, ...unreachable.map(notRestored)]
   if (unwritten !== undefined)
@@ -308,13 +308,14 @@ export function isOfFile(problem: string, places: readonly Place[]): boolean {
 interface Restorations {
   readonly of: Pick<DeploymentFacts, 'contract' | 'slug'>
   readonly restored?: readonly (string | null)[]
-  readonly unrestored?: readonly (string | null)[]
+  /** A service occurs once for each change; the first says whether it ran before the deployment. */
+  readonly unrestored?: readonly PendingService[]
 }
 
 /** Records in the rows of the parts which services are pending. The record is durable when this function returns. */
 export async function noteRestorations(layout: Layout, restorations: Restorations): Promise<void> {
   try {
-    await recordPending(layout, row => isPendingAfter(row, restorations))
+    await recordPending(layout, row => pendingAfter(row, restorations))
   } catch (error) {
     throw isSystemError(error)
       ? toHostError(error, `recording in ${layout.installed} which services were not restored`)
@@ -322,15 +323,25 @@ export async function noteRestorations(layout: Layout, restorations: Restoration
   }
 }
 
-/** True if a service of the row's part is pending after these restorations. */
-function isPendingAfter(row: InstalledRow, { of, restored = [], unrestored = [] }: Restorations): boolean {
+/** Returns the row's services that are pending after these restorations. */
+function pendingAfter(row: InstalledRow, { of, restored = [], unrestored = [] }: Restorations) {
   const runs = (part: string | null): boolean => isRunBy(row, part, of)
-  return unrestored.some(runs) || (row.service_pending === true && !restored.some(runs))
+  const before = pendingIn(row)
+  const added = unrestored.filter(({ part }) => runs(part))
+  if (before === true && added.length === 0) return restored.some(runs) ? [] : true
+  const failed = new Set(added.map(({ part }) => part))
+  const isDone = (part: string | null): boolean => !failed.has(part) && restored.includes(part) && runs(part)
+  const all = [...(before === true ? [] : before), ...added].filter(({ part }) => !isDone(part))
+  const first = new Map(all.toReversed().map(({ part, was_running }) => [part, { part, was_running }]))
+  return [...first.values()].reverse()
 }
 
 /** True if an earlier rollback or recovery left this service pending. */
 export function isPending(layout: Layout, part: string | null, of: Restorations['of']): boolean {
-  return readInstalled(layout).some(row => row.service_pending === true && isRunBy(row, part, of))
+  return readInstalled(layout).some(row => {
+    const pending = pendingIn(row)
+    return isRunBy(row, part, of) && (pending === true || pending.some(service => service.part === part))
+  })
 }
 
 /** True if the service of this name runs the row's part. The project-wide unit runs all parts of the deployment `of`. */

@@ -48,7 +48,7 @@ async function rolledBack(code: string, step: string): Promise<[LocalReport, Act
     result.log,
   )
   const { [RECORD]: record = '', ...others } = listHost(stage.root)
-  const restored = record.replace(/ *"service_pending": true,\n/, '')
+  const restored = record.replace(/ *"service_pending": true,\n *"pending_services": \[[^\]]*\],\n/, '')
   assert.deepEqual({ ...others, [RECORD]: restored }, before)
   assert.equal(acceptedReports(stage).at(-1)?.status, 'rolled_back')
   assert.deepEqual(listOwn(stage, 'staging'), [])

@@ -79,7 +79,7 @@ async function assertRolledBack(act: () => Promise<ActionResult>): Promise<Actio
   const result = await act()
   assert.equal(result.outputs['outcome'], 'rolled_back', result.log)
   const { [RECORD]: record = '', ...others } = listHost(stage.root)
-  const restored = record.replace(/ *"service_pending": true,\n/, '')
+  const restored = record.replace(/ *"service_pending": true,\n *"pending_services": \[[^\]]*\],\n/, '')
   assert.deepEqual({ ...others, [RECORD]: restored }, before)
   assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
   assertReported(stage.root, result)
