@@ -17003,7 +17003,10 @@ function toDeployError(error) {
     const message = error instanceof Error ? error.message : String(error);
     return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error });
 }
-/** Node has no name for EDQUOT, a full quota: 122 on Linux, and 69 on macOS. No call of either system fails with the number of the other. */
+/**
+ * Node has no name for EDQUOT, a full quota: 122 on Linux, and 69 on macOS. No call of either system fails with the
+ * number of the other.
+ */
 const FULL_QUOTA = /^Unknown system error -(?:122|69)$/;
 /** Returns an error's `code` if it is a string, such as a system error's errno code (`ENOSPC`); otherwise undefined. */
 function errnoOf(error) {
@@ -19183,8 +19186,8 @@ function parseRecord(text) {
 const MAX_PROJECT_VERSIONS = 20;
 /**
  * Returns the versions that stay recorded, including `added` if there is one. For each project, these are the newest 20
- * versions whose parts this host still has (see `isProjectLeft`). A version whose sources had different contents at different
- * times is recorded once for each set of trees.
+ * versions whose parts this host still has (see `isProjectLeft`). A version whose sources had different contents at
+ * different times is recorded once for each set of trees.
  */
 function retainVersions(known, added, rows) {
     const others = known.filter(version => added === undefined || !isSameSet(version, added));
@@ -19543,8 +19546,8 @@ const last = [];
  * Without this function, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
  * Each new chunk then takes memory that the system must first provide, and that is not in the processor's cache.
  *
- * Without it, X takes 155 MB instead of 110 (target: 130) and 20 % more processor time. If only received chunks weigh, X
- * takes 165 MB. If only unpacked ones weigh, X takes 146 MB, and an update of L 201 instead of 185 (target: 190). AMD
+ * Without it, X takes 155 MB instead of 110 (target: 130) and 20 % more processor time. If only received chunks weigh,
+ * X takes 165 MB. If only unpacked ones weigh, X takes 146 MB, and an update of L 201 instead of 185 (target: 190). AMD
  * EPYC.
  */
 function weighOnHeap(chunk) {
@@ -20206,7 +20209,8 @@ const rollbackSchema = schemas_lazy(() => object({
     /** Whether the restored trees match their records; null if that is not known. */
     verified: nullable(schemas_boolean()),
     /**
-     * Whether the old version is healthy again; null if it was not checked, for example because it was not running before.
+     * Whether the old version is healthy again; null if it was not checked, for example because it was not running
+     * before.
      */
     healthy: nullable(schemas_boolean()),
 }));
@@ -20842,8 +20846,9 @@ const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PART_NAME_PATTERN})/
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PART_NAME_PATTERN})$`);
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PART_NAME_PATTERN})(${BELOW_PATTERN})$`, 'u');
 /**
- * True if a deployment makes moves of this kind: a tree out of a place or into a place, or a kept path from the old tree to the new one. A rollback also moves a snapshot into the staging folder,
- * and a kept path that this snapshot contained into another snapshot.
+ * True if a deployment makes moves of this kind: a tree out of a place or into a place, or a kept path from the old
+ * tree to the new one. A rollback also moves a snapshot into the staging folder, and a kept path that this snapshot
+ * contained into another snapshot.
  */
 function isMove({ from, to }) {
     if (IS_PLACE.test(from))
@@ -21727,7 +21732,7 @@ const beginSchema = schemas_lazy(() => strictObject({
     facts: deploymentFactsSchema,
     /** The address that receives the deployment's report; see ReportSender. */
     report_address: nullable(schemas_string()),
-    keep_paths: array(schemas_string()),
+    keep_paths: array(keepPathSchema),
 }));
 /**
  * The records of `journal.jsonl`, one in each line, oldest first. They hold facts, and never say what to execute or
@@ -22512,9 +22517,10 @@ class StrictYamlProblem extends Error {
     }
 }
 /**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
- * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws StrictYamlProblem if the
- * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps and
+ * lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws
+ * StrictYamlProblem if the text is not one valid document, exceeds the limits, or has a structure that could be read
+ * differently.
  */
 function readStrictYaml(text, limits) {
     refuseAmbiguousText(text, limits);
@@ -22643,7 +22649,9 @@ function parsePluginYaml(text) {
         throw invalid(problem);
     return toPluginYaml(parsed.data, yaml.document);
 }
-/** Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not. */
+/**
+ * Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not.
+ */
 function pluginYamlProblem(yaml) {
     const { data, error } = schema.safeParse(yaml.value);
     return error === undefined ? unlikeTextProblem(yaml, data) : plugin_yaml_problemOf(error);
@@ -22704,7 +22712,9 @@ function toPluginYaml(data, document) {
         injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
     };
 }
-/** Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros. */
+/**
+ * Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros.
+ */
 function printedBy(node) {
     if (!(0,dist/* isScalar */.jn)(node))
         return undefined;
@@ -25008,8 +25018,8 @@ class ConnectionWatch {
             this.#request.once('close', release).destroy();
     }
     /**
-     * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this is
-     * the signal's reason; otherwise, it is the error, explained.
+     * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this
+     * is the signal's reason; otherwise, it is the error, explained.
      */
     endWith(error) {
         const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this);
@@ -25990,7 +26000,8 @@ async function readServiceState(service, limits = {}) {
 /**
  * Finds the service that runs a part for which no plan names one. It has the name in the part's row of the host config,
  * or else the usual name. If no row names the service, and no service with the usual name exists (with systemd: runs),
- * the project-wide unit runs the part. Returns undefined if there is no project-wide unit and no row of the part either.
+ * the project-wide unit runs the part. Returns undefined if there is no project-wide unit and no row of the part
+ * either.
  */
 async function findServiceOf(config, id, limits = {}) {
     const row = config.plugins.get(id);
@@ -28588,8 +28599,8 @@ function describeMoving(paths) {
     return `${MOVING}${listFirst(paths, rollback_MAX_NAMED)}`;
 }
 /**
- * True if a rollback's problem concerns files, in one of these places if it names any. Restoring services does not solve such a
- * problem.
+ * True if a rollback's problem concerns files, in one of these places if it names any. Restoring services does not
+ * solve such a problem.
  */
 function isOfFile(problem, places) {
     const paths = places.map(place => `${placePath(place)}/`);
@@ -28628,7 +28639,9 @@ function isPending(layout, part, of) {
         return isRunBy(row, part, of) && (pending === true || pending.some(service => service.part === part));
     });
 }
-/** True if the service of this name runs the row's part. The project-wide unit runs all parts of the deployment `of`. */
+/**
+ * True if the service of this name runs the row's part. The project-wide unit runs all parts of the deployment `of`.
+ */
 function isRunBy(row, part, { contract, slug }) {
     if (part !== null)
         return row.id === part;
@@ -29165,7 +29178,9 @@ function whyNot(run, rows, { part }) {
         return undefined;
     return part === null ? 'no part of the project is installed' : `${part} is not installed`;
 }
-/** Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before. */
+/**
+ * Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before.
+ */
 async function checksAfter(host, run, { services, unreachable }) {
     const config = readHostConfig(host);
     if (typeof config === 'string')
@@ -29285,8 +29300,9 @@ function tryToReadInstalled(layout) {
  * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
  * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
  * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
- * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
- * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if
+ * another user could write to a directory in which the run worked. Also throws file system errors, as they are or as a
+ * DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 async function recoverDeadRun(host) {
     const { layout, log } = host;
@@ -29596,8 +29612,8 @@ function isAnyPending({ layout, hostConfig }) {
     return hostConfig !== undefined && findPending(layout).length > 0;
 }
 /**
- * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
- * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
+ * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined
+ * if there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
  */
 async function recoverHost(host, lockTimeoutMs) {
     requireSafeHost(host);
@@ -31347,9 +31363,10 @@ function unusableSettings(path, found) {
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps for services that are still pending. If one of a plugin's steps that act on services or run commands depends on a step that changes a part, excludes
- * all of these steps of the plugin. A step without `plugin` concerns all parts. Must be called before the first step, so
- * that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
+ * are. Excludes steps for services that are still pending. If one of a plugin's steps that act on services or run
+ * commands depends on a step that changes a part, excludes all of these steps of the plugin. A step without `plugin`
+ * concerns all parts. Must be called before the first step, so that a `stop` is skipped together with its `start`.
+ * Returns no ids with `redeploy`.
  */
 function findIdleSteps(deployment, order) {
     const { request } = deployment;
@@ -32787,8 +32804,8 @@ class HostLock {
     /**
      * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
      * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
-     * `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the lock may
-     * be held.
+     * `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the
+     * lock may be held.
      */
     async take() {
         const { host, tools } = this.#deployment;
@@ -34867,8 +34884,8 @@ class ReadWindow {
 }
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
- * next one is requested. One buffer is enough for the input: an input piece is requested once the stream has used up the
- * one before. If the packed data ends before the pieces do, the output ends with the packed data, and the stream's
+ * next one is requested. One buffer is enough for the input: an input piece is requested once the stream has used up
+ * the one before. If the packed data ends before the pieces do, the output ends with the packed data, and the stream's
  * `bytesWritten` shows how many bytes were used.
  */
 async function* unpack(stream, pieces) {
@@ -35405,13 +35422,13 @@ const HAS_DATA_DESCRIPTOR = 0x0008;
  */
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
- * Locates the data of each entry of the directory; returns the entries by their numbers. Verifies that the local header of each entry has the name, name
- * encoding, method, CRC and sizes that the directory gives. If a data descriptor follows, the header may leave the CRC
- * and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
- * from one local header to the next sees the same entries: deflated data shows its own end, and stored data of open
- * size ends at the first signature of a data descriptor.
- * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
- * reason once the slice's signal is aborted.
+ * Locates the data of each entry of the directory; returns the entries by their numbers. Verifies that the local header
+ * of each entry has the name, name encoding, method, CRC and sizes that the directory gives. If a data descriptor
+ * follows, the header may leave the CRC and the sizes open. Verifies that every byte before the directory belongs to
+ * exactly one entry. A reader that goes from one local header to the next sees the same entries: deflated data shows
+ * its own end, and stored data of open size ends at the first signature of a data descriptor. Throws ArchiveError
+ * `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's reason once the
+ * slice's signal is aborted.
  */
 async function locateEntries({ window, slice }, directory) {
     const endless = [];
@@ -35809,9 +35826,9 @@ function canInflateTogether({ method, size }) {
 /**
  * Inflates many small entries in one call, because the setup for one entry costs as much as inflating it. The thread
  * pool can inflate entries while this thread writes the ones before them. If this thread inflates each entry with
- * `inflateRawSync`, L takes 17 % more processor time, and 213 MB instead of 153 (target: 190), and M 27 % more processor
- * time (AMD EPYC). The packed bytes of each entry become one
- * member of a gzip file (RFC 1952), with a trailer that contains the CRC and the size from the directory.
+ * `inflateRawSync`, L takes 17 % more processor time, and 213 MB instead of 153 (target: 190), and M 27 % more
+ * processor time (AMD EPYC). The packed bytes of each entry become one member of a gzip file (RFC 1952), with a trailer
+ * that contains the CRC and the size from the directory.
  */
 class BatchInflater {
     zip;
@@ -37768,7 +37785,9 @@ class InputReader {
     file(name, maxBytes) {
         return this.#read(take(name), maxBytes);
     }
-    /** Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`. */
+    /**
+     * Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`.
+     */
     hostFile(name, maxBytes) {
         const file = this.file(name, maxBytes);
         const root = this.#projectRoot;
@@ -39325,8 +39344,8 @@ function listenForCancel() {
 /**
  * Runs a post step. If the main step had the host, and was killed or left its journal, recovers the host. If a
  * cancelled main step restored a version, checks the health of that version. After a main step that never had the host,
- * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
- * not be recovered or checked; never throws.
+ * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the
+ * host could not be recovered or checked; never throws.
  */
 async function runPostStep(readInputs, flows, subject) {
     if (getState(RUN_STATE) === '')
@@ -42591,7 +42610,9 @@ function readPresentParts(deployment, { pluginsDirname }) {
         return { ...placeOf(installed), installed };
     });
 }
-/** Checks that each part can be installed in its place, that no part is elsewhere, and that all directories are safe. */
+/**
+ * Checks that each part can be installed in its place, that no part is elsewhere, and that all directories are safe.
+ */
 function checkParts(deployment, parts, removals) {
     const { host, layout, request, tools } = deployment;
     const { allowTakeover, projectId } = request;
@@ -44513,8 +44534,8 @@ function targetVersion({ version, artifact_sha256: artifactSha256, }) {
 /**
  * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
  * hub. However the run ends, the host runs exactly the version that it ran before or exactly the restored one (or the
- * outcome is `inconsistent`). If the subject has a sender, the hub gets a report, best-effort, unless this is a dry run. Never
- * throws for a failed rollback: the result contains the error.
+ * outcome is `inconsistent`). If the subject has a sender, the hub gets a report, best-effort, unless this is a dry
+ * run. Never throws for a failed rollback: the result contains the error.
  */
 async function rollBackVersion(subject, request, tools) {
     const contract = {

@@ -371,8 +371,8 @@ function isOpenToOthers({ mode }) {
 
 
 /**
- * Runs an action of the bundle in `folder`. Uses the code that an earlier run compiled, if that code can be trusted. The
- * first run that changes the host keeps the code that it needed for later runs.
+ * Runs an action of the bundle in `folder`. Uses the code that an earlier run compiled, if that code can be trusted.
+ * The first run that changes the host keeps the code that it needed for later runs.
  */
 function start(folder, action) {
     const release = holdCancel();

@@ -36,8 +36,8 @@ const last: unknown[][] = []
  * Without this function, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
  * Each new chunk then takes memory that the system must first provide, and that is not in the processor's cache.
  *
- * Without it, X takes 155 MB instead of 110 (target: 130) and 20 % more processor time. If only received chunks weigh, X
- * takes 165 MB. If only unpacked ones weigh, X takes 146 MB, and an update of L 201 instead of 185 (target: 190). AMD
+ * Without it, X takes 155 MB instead of 110 (target: 130) and 20 % more processor time. If only received chunks weigh,
+ * X takes 165 MB. If only unpacked ones weigh, X takes 146 MB, and an update of L 201 instead of 185 (target: 190). AMD
  * EPYC.
  */
 export function weighOnHeap(chunk: Uint8Array): void {

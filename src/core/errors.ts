@@ -136,7 +136,10 @@ export function toDeployError(error: unknown): DeployError {
   return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error })
 }
 
-/** Node has no name for EDQUOT, a full quota: 122 on Linux, and 69 on macOS. No call of either system fails with the number of the other. */
+/**
+ * Node has no name for EDQUOT, a full quota: 122 on Linux, and 69 on macOS. No call of either system fails with the
+ * number of the other.
+ */
 const FULL_QUOTA = /^Unknown system error -(?:122|69)$/
 
 /** Returns an error's `code` if it is a string, such as a system error's errno code (`ENOSPC`); otherwise undefined. */

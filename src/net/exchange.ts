@@ -199,8 +199,8 @@ export class ConnectionWatch {
   }
 
   /**
-   * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this is
-   * the signal's reason; otherwise, it is the error, explained.
+   * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this
+   * is the signal's reason; otherwise, it is the error, explained.
    */
   endWith(error: unknown): unknown {
     const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this)

@@ -73,7 +73,9 @@ function readPresentParts(deployment: ProjectDeployment, { pluginsDirname }: Man
   })
 }
 
-/** Checks that each part can be installed in its place, that no part is elsewhere, and that all directories are safe. */
+/**
+ * Checks that each part can be installed in its place, that no part is elsewhere, and that all directories are safe.
+ */
 function checkParts(
   deployment: ProjectDeployment,
   parts: readonly ManifestPart[],

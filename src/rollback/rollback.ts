@@ -20,8 +20,8 @@ import { findTarget } from './target.ts'
 /**
  * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
  * hub. However the run ends, the host runs exactly the version that it ran before or exactly the restored one (or the
- * outcome is `inconsistent`). If the subject has a sender, the hub gets a report, best-effort, unless this is a dry run. Never
- * throws for a failed rollback: the result contains the error.
+ * outcome is `inconsistent`). If the subject has a sender, the hub gets a report, best-effort, unless this is a dry
+ * run. Never throws for a failed rollback: the result contains the error.
  */
 export async function rollBackVersion<Request extends RollbackRequest>(
   subject: Subject<Request>,

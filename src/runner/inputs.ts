@@ -126,7 +126,9 @@ export class InputReader implements GivenInputs {
     return this.#read(take(name), maxBytes)
   }
 
-  /** Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`. */
+  /**
+   * Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`.
+   */
   hostFile(name: string, maxBytes: number): SourceFile | undefined {
     const file = this.file(name, maxBytes)
     const root = this.#projectRoot

@@ -291,8 +291,8 @@ function listenForCancel(): { signal: AbortSignal; stop(): void } {
 /**
  * Runs a post step. If the main step had the host, and was killed or left its journal, recovers the host. If a
  * cancelled main step restored a version, checks the health of that version. After a main step that never had the host,
- * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
- * not be recovered or checked; never throws.
+ * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the
+ * host could not be recovered or checked; never throws.
  */
 export async function runPostStep<Request extends HostRequest>(
   readInputs: () => StepInputs<Incomplete<Request>>,

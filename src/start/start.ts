@@ -5,8 +5,8 @@ import { Script } from 'node:vm'
 import { decidersOf, findExposureOf } from '../install/host/permissions.ts'
 
 /**
- * Runs an action of the bundle in `folder`. Uses the code that an earlier run compiled, if that code can be trusted. The
- * first run that changes the host keeps the code that it needed for later runs.
+ * Runs an action of the bundle in `folder`. Uses the code that an earlier run compiled, if that code can be trusted.
+ * The first run that changes the host keeps the code that it needed for later runs.
  */
 export function start(folder: string, action: string): Promise<void> {
   const release = holdCancel()

@@ -56,7 +56,9 @@ export function parsePluginYaml(text: string): PluginYaml {
   return toPluginYaml(parsed.data, yaml.document)
 }
 
-/** Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not. */
+/**
+ * Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not.
+ */
 export function pluginYamlProblem(yaml: StrictYaml): string | undefined {
   const { data, error } = schema.safeParse(yaml.value)
   return error === undefined ? unlikeTextProblem(yaml, data) : problemOf(error)
@@ -124,7 +126,9 @@ function toPluginYaml(data: Fields, document: Document.Parsed): PluginYaml {
   }
 }
 
-/** Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros. */
+/**
+ * Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros.
+ */
 function printedBy(node: unknown): string | undefined {
   if (!isScalar(node)) return undefined
   return typeof node.value === 'string' ? node.value : node.source?.replace(/(\.\d+?)0+$/, '$1')

@@ -33,9 +33,10 @@ export interface StrictYaml {
 }
 
 /**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
- * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws StrictYamlProblem if the
- * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps and
+ * lists, but YAML 1.1 reads more words as true or false and more forms as numbers: see `isTextForAll`. Throws
+ * StrictYamlProblem if the text is not one valid document, exceeds the limits, or has a structure that could be read
+ * differently.
  */
 export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
   refuseAmbiguousText(text, limits)

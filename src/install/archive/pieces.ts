@@ -136,8 +136,8 @@ export class ReadWindow {
 
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
- * next one is requested. One buffer is enough for the input: an input piece is requested once the stream has used up the
- * one before. If the packed data ends before the pieces do, the output ends with the packed data, and the stream's
+ * next one is requested. One buffer is enough for the input: an input piece is requested once the stream has used up
+ * the one before. If the packed data ends before the pieces do, the output ends with the packed data, and the stream's
  * `bytesWritten` shows how many bytes were used.
  */
 export async function* unpack(stream: Transform, pieces: Iterable<Buffer>): AsyncGenerator<Buffer> {

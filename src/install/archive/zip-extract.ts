@@ -307,9 +307,9 @@ export function canInflateTogether({ method, size }: ZipPacking): boolean {
 /**
  * Inflates many small entries in one call, because the setup for one entry costs as much as inflating it. The thread
  * pool can inflate entries while this thread writes the ones before them. If this thread inflates each entry with
- * `inflateRawSync`, L takes 17 % more processor time, and 213 MB instead of 153 (target: 190), and M 27 % more processor
- * time (AMD EPYC). The packed bytes of each entry become one
- * member of a gzip file (RFC 1952), with a trailer that contains the CRC and the size from the directory.
+ * `inflateRawSync`, L takes 17 % more processor time, and 213 MB instead of 153 (target: 190), and M 27 % more
+ * processor time (AMD EPYC). The packed bytes of each entry become one member of a gzip file (RFC 1952), with a trailer
+ * that contains the CRC and the size from the directory.
  */
 export class BatchInflater {
   readonly zip: LocatedZip

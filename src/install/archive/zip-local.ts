@@ -42,13 +42,13 @@ interface TakenUp {
 }
 
 /**
- * Locates the data of each entry of the directory; returns the entries by their numbers. Verifies that the local header of each entry has the name, name
- * encoding, method, CRC and sizes that the directory gives. If a data descriptor follows, the header may leave the CRC
- * and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
- * from one local header to the next sees the same entries: deflated data shows its own end, and stored data of open
- * size ends at the first signature of a data descriptor.
- * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
- * reason once the slice's signal is aborted.
+ * Locates the data of each entry of the directory; returns the entries by their numbers. Verifies that the local header
+ * of each entry has the name, name encoding, method, CRC and sizes that the directory gives. If a data descriptor
+ * follows, the header may leave the CRC and the sizes open. Verifies that every byte before the directory belongs to
+ * exactly one entry. A reader that goes from one local header to the next sees the same entries: deflated data shows
+ * its own end, and stored data of open size ends at the first signature of a data descriptor. Throws ArchiveError
+ * `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's reason once the
+ * slice's signal is aborted.
  */
 export async function locateEntries(
   { window, slice }: OpenZip,

@@ -31,8 +31,9 @@ const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${NAME})$`
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${NAME})(${BELOW})$`, 'u')
 
 /**
- * True if a deployment makes moves of this kind: a tree out of a place or into a place, or a kept path from the old tree to the new one. A rollback also moves a snapshot into the staging folder,
- * and a kept path that this snapshot contained into another snapshot.
+ * True if a deployment makes moves of this kind: a tree out of a place or into a place, or a kept path from the old
+ * tree to the new one. A rollback also moves a snapshot into the staging folder, and a kept path that this snapshot
+ * contained into another snapshot.
  */
 export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   if (IS_PLACE.test(from))

@@ -238,8 +238,8 @@ const MAX_PROJECT_VERSIONS = 20
 
 /**
  * Returns the versions that stay recorded, including `added` if there is one. For each project, these are the newest 20
- * versions whose parts this host still has (see `isProjectLeft`). A version whose sources had different contents at different
- * times is recorded once for each set of trees.
+ * versions whose parts this host still has (see `isProjectLeft`). A version whose sources had different contents at
+ * different times is recorded once for each set of trees.
  */
 function retainVersions(
   known: readonly ProjectVersion[],

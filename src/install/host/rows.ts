@@ -106,7 +106,7 @@ export interface SourcePast {
 }
 
 /** A keep-path of any length. */
-const keepPathSchema = z.string().check(
+export const keepPathSchema = z.string().check(
   z.regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
     error: 'must be a relative path without empty parts, ".", ".." or control characters',
   }),

@@ -141,7 +141,8 @@ const rollbackSchema = z.lazy(() =>
     /** Whether the restored trees match their records; null if that is not known. */
     verified: z.nullable(z.boolean()),
     /**
-     * Whether the old version is healthy again; null if it was not checked, for example because it was not running before.
+     * Whether the old version is healthy again; null if it was not checked, for example because it was not running
+     * before.
      */
     healthy: z.nullable(z.boolean()),
   }),

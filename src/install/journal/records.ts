@@ -3,6 +3,7 @@ import { idSchema } from '../../core/identifiers.ts'
 import { type Change, changeSchema } from '../changes/change.ts'
 import {
   installedRowSchema,
+  keepPathSchema,
   projectVersionSchema,
   removedRowSchema,
   snapshotPathSchema,
@@ -17,7 +18,7 @@ const beginSchema = z.lazy(() =>
     facts: deploymentFactsSchema,
     /** The address that receives the deployment's report; see ReportSender. */
     report_address: z.nullable(z.string()),
-    keep_paths: z.array(z.string()),
+    keep_paths: z.array(keepPathSchema),
   }),
 )
 

@@ -92,8 +92,8 @@ export function isAnyPending({ layout, hostConfig }: HostContext): boolean {
 }
 
 /**
- * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
- * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
+ * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined
+ * if there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
  */
 export async function recoverHost(host: HostContext, lockTimeoutMs: number): Promise<RunResult | undefined> {
   requireSafeHost(host)

@@ -38,8 +38,9 @@ import { checksAfter, findPending, findServices, restorePending } from './servic
  * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
  * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
  * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
- * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
- * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if
+ * another user could write to a directory in which the run worked. Also throws file system errors, as they are or as a
+ * DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 export async function recoverDeadRun(host: HostContext): Promise<RunResult | undefined> {
   const { layout, log } = host

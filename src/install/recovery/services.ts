@@ -52,7 +52,9 @@ function whyNot(
   return part === null ? 'no part of the project is installed' : `${part} is not installed`
 }
 
-/** Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before. */
+/**
+ * Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before.
+ */
 export async function checksAfter(
   host: HostContext,
   run: DeadRun,

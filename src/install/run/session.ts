@@ -31,8 +31,8 @@ export class HostLock {
   /**
    * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
    * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
-   * `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the lock may
-   * be held.
+   * `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the
+   * lock may be held.
    */
   async take(): Promise<void> {
     const { host, tools } = this.#deployment
@@ -101,9 +101,9 @@ export interface HostSession {
    */
   makeRoom(): Promise<void>
   /**
-   * Ends a session that leaves nothing to recover. Gives up the staging folder, removes the journal, and only after that
-   * deletes the staged files. If a kept path is lost, sets the staged files aside instead. Never throws: logs a warning
-   * about anything that cannot be removed, and leaves it to the next run. The outcome does not change.
+   * Ends a session that leaves nothing to recover. Gives up the staging folder, removes the journal, and only after
+   * that deletes the staged files. If a kept path is lost, sets the staged files aside instead. Never throws: logs a
+   * warning about anything that cannot be removed, and leaves it to the next run. The outcome does not change.
    */
   settle(): Promise<void>
   /** Leaves the journal for the next run. */

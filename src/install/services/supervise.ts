@@ -56,7 +56,8 @@ export async function readServiceState(service: Service, limits: Partial<Limits>
 /**
  * Finds the service that runs a part for which no plan names one. It has the name in the part's row of the host config,
  * or else the usual name. If no row names the service, and no service with the usual name exists (with systemd: runs),
- * the project-wide unit runs the part. Returns undefined if there is no project-wide unit and no row of the part either.
+ * the project-wide unit runs the part. Returns undefined if there is no project-wide unit and no row of the part
+ * either.
  */
 export async function findServiceOf(
   config: HostConfig,

@@ -13,9 +13,10 @@ import { injectedEnvPath, willLackInjectedEnv } from './settings.ts'
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps for services that are still pending. If one of a plugin's steps that act on services or run commands depends on a step that changes a part, excludes
- * all of these steps of the plugin. A step without `plugin` concerns all parts. Must be called before the first step, so
- * that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
+ * are. Excludes steps for services that are still pending. If one of a plugin's steps that act on services or run
+ * commands depends on a step that changes a part, excludes all of these steps of the plugin. A step without `plugin`
+ * concerns all parts. Must be called before the first step, so that a `stop` is skipped together with its `start`.
+ * Returns no ids with `redeploy`.
  */
 export function findIdleSteps(deployment: Deployment, order: InstallOrder): ReadonlySet<string> {
   const { request } = deployment

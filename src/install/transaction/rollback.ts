@@ -292,8 +292,8 @@ export function describeMoving(paths: readonly string[]): string {
 }
 
 /**
- * True if a rollback's problem concerns files, in one of these places if it names any. Restoring services does not solve such a
- * problem.
+ * True if a rollback's problem concerns files, in one of these places if it names any. Restoring services does not
+ * solve such a problem.
  */
 export function isOfFile(problem: string, places: readonly Place[]): boolean {
   const paths = places.map(place => `${placePath(place)}/`)
@@ -344,7 +344,9 @@ export function isPending(layout: Layout, part: string | null, of: Restorations[
   })
 }
 
-/** True if the service of this name runs the row's part. The project-wide unit runs all parts of the deployment `of`. */
+/**
+ * True if the service of this name runs the row's part. The project-wide unit runs all parts of the deployment `of`.
+ */
 export function isRunBy(row: InstalledRow, part: string | null, { contract, slug }: Restorations['of']): boolean {
   if (part !== null) return row.id === part
   return slug !== null && isFrom(row, { contract, slug })

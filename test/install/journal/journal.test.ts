@@ -211,6 +211,7 @@ describe('readJournal', () => {
     'a removal of another slug': journalText([BEGIN, { ...commit, removed: [removedRowOf({ slug: 'other' })] }]),
     'an undo of a record that is not a change': journalText([BEGIN, STATE, { ...UNDONE, of: 2 }]),
     'a time that is a path': journalText([BEGIN, { record: 'facts', facts: { started_at: '../../x' } }]),
+    'a kept path that leads out of its part': journalText([{ ...BEGIN, keep_paths: ['../other'] }]),
     'a slug that is a path': journalText([BEGIN, { record: 'facts', facts: { slug: '../x' } }]),
   }
   for (const [name, text] of Object.entries(damaged)) {
