@@ -83,6 +83,8 @@ describe('the polkit rule of docs/security.md', () => {
       verb => allows(manage, { unit: 'greeter.service', verb }, 'runner') === 'yes',
     )
     assert.deepEqual(granted, ['start', 'stop', 'restart', 'reset-failed'])
+    const transient = { 'polkit.message': "Authentication is required to start transient unit '$(unit)'." }
+    assert.equal(allows(manage, { unit: 'greeter.service', verb: 'start', ...transient }, 'runner'), undefined)
   })
 
   it('is the only JavaScript in the pages', () => {
@@ -187,7 +189,12 @@ async function isPluginSig(shown: string): Promise<void> {
   }
 }
 
-type Decide = (id: string, details: { unit: string; verb: string | undefined }, user: string) => string | undefined
+interface Details {
+  readonly unit: string
+  readonly verb: string | undefined
+  readonly 'polkit.message'?: string
+}
+type Decide = (id: string, details: Details, user: string) => string | undefined
 
 /** Loads the rule as polkit does, with the objects that polkit offers to rules. */
 function loadPolkitRule(text: string): Decide {

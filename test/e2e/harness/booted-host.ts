@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import type { TestContext } from 'node:test'
 import { waitUntil } from '../../clocks.ts'
 
 const REPOSITORY = resolve(import.meta.dirname, '../../..')
@@ -39,7 +40,7 @@ export interface Machine {
 export interface Booted {
   /**
    * Waits until the text of a file in `folder` ends with a line break, and returns the text. Throws if the machine ends
-   * first: `NoBoot` if this computer cannot boot systemd in a container.
+   * first: a `NoBoot`, which `withMachines` expects, if this computer cannot boot systemd in a container.
    */
   read(name: string): Promise<string>
   /** Ends every process of the machine at once, as a power cut does. */
@@ -47,7 +48,17 @@ export interface Booted {
 }
 
 /** Thrown if this computer cannot boot systemd in a container. */
-export class NoBoot extends Error {}
+class NoBoot extends Error {}
+
+/** Runs a test that boots machines. Skips it if this computer can boot none. */
+export async function withMachines(t: TestContext, test: () => Promise<void>): Promise<void> {
+  try {
+    await test()
+  } catch (error) {
+    if (!(error instanceof NoBoot)) throw error
+    t.skip(error.message)
+  }
+}
 
 export function boot({ folder, units, enable }: Machine): Booted {
   const unitFolder = join(folder, 'units')

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { after, before, describe, it, type TestContext } from 'node:test'
+import { after, before, describe, it } from 'node:test'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
-import { type Booted, boot, NoBoot } from '../harness/booted-host.ts'
+import { type Booted, boot, withMachines } from '../harness/booted-host.ts'
 import { listOwn } from '../harness/evidence.ts'
 import { assertSucceeds } from '../harness/prepared-host.ts'
 import { openSafeFolder, RECOVER, writeSafeHostConfig } from '../harness/processes.ts'
@@ -147,16 +147,6 @@ function lastReport(): LocalReport {
     (name): LocalReport => JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', name), 'utf8')),
   )
   return reports.find(({ version, outcome }) => version === '2.0.0' && outcome === 'rolled_back') as LocalReport
-}
-
-/** Runs a test that boots machines. Skips it if this computer can boot none. */
-async function withMachines(t: TestContext, test: () => Promise<void>): Promise<void> {
-  try {
-    await test()
-  } catch (error) {
-    if (!(error instanceof NoBoot)) throw error
-    t.skip(error.message)
-  }
 }
 
 describe('a machine that lost power during the health check of a deployment', { skip: whyRightsAreLeftToCi() }, () => {
