@@ -180,7 +180,11 @@ export function workflowLines(
   ]
 }
 
-const CHECKOUT = ['      - uses: actions/checkout@v4', '        with:', '          persist-credentials: false']
+const CHECKOUT = [
+  '      - uses: actions/checkout@de0fac2e4500dabe0009e67214ff5f5447ce83dd # v6.0.2',
+  '        with:',
+  '          persist-credentials: false',
+]
 
 function inputsOf(sources: Sources, files: readonly OperatorFile[]): Record<string, string> {
   return {
