@@ -72,6 +72,65 @@ describe('the comments of the sources', () => {
   })
 })
 
+/** What people copy: pages, example files, workflows, and the workflow that `npm run try` prints. */
+const COPIED = [...PAGES, ...['examples', '.github'].flatMap(listFiles), 'scripts/try/show.ts']
+
+describe('the workflows in pages and examples', () => {
+  it("pin each action of somebody else to one commit, and name that commit's version", () => {
+    const used = COPIED.flatMap(path =>
+      [...read(path).matchAll(/uses: (?!OWNER\/|\.)([^@\s]+)@(.*?)(?:'.*)?$/gm)].map(([, name, pin = '']) => ({
+        path,
+        name,
+        pin: pin.split(/[;,]/)[0],
+      })),
+    )
+    assert.ok(used.length > 10)
+    assert.deepEqual(
+      used.filter(({ pin = '' }) => !/^[0-9a-f]{40} # v\d+\.\d+\.\d+$/.test(pin)),
+      [],
+    )
+    const names = new Set(used.map(({ name }) => name))
+    assert.equal(new Set(used.map(({ name, pin }) => `${name} ${pin}`)).size, names.size)
+  })
+})
+
+/** Directories that only root can change. */
+const OF_ROOT = ['/etc/', '/opt/hub-deploy/']
+/** Settings with which systemd, as root, reads or enters a path. */
+const READ_AS_ROOT =
+  /^#?(?:EnvironmentFile|LoadCredential\w*|Bind\w*Paths|Root\w+|WorkingDirectory|Exec\w+)=[^/\n]*(\/.*?)(?:[ :]|$)/gm
+
+describe('what root reads', () => {
+  const units = listFiles('examples/systemd')
+
+  it('is not below a folder of the user as whom a unit runs, which may replace it by a symlink', () => {
+    assert.ok(units.length > 1)
+    for (const unit of units) {
+      const paths = [...read(unit).matchAll(READ_AS_ROOT)].map(([, path = '']) => path)
+      assert.notEqual(paths.length, 0)
+      assert.deepEqual(
+        paths.filter(path => !OF_ROOT.some(folder => path.startsWith(folder))),
+        [],
+      )
+    }
+  })
+
+  it('is nothing that a unit runs: it runs as another user, who gains nothing by su and sudo', () => {
+    for (const unit of units) {
+      assert.match(read(unit), /^User=(?!root$|0$)\w/m)
+      assert.match(read(unit), /^NoNewPrivileges=yes$/m)
+      assert.doesNotMatch(read(unit), /^#?Exec\w+=[-@:]*[+!]/m)
+    }
+  })
+
+  it("is never an EnvironmentFile= in a page, and root copies and grants nothing below the runner's folders", () => {
+    for (const path of COPIED) {
+      assert.doesNotMatch(read(path), /EnvironmentFile=[^`\n]|LoadCredential\w*=\S*:\/srv/, path)
+      assert.doesNotMatch(read(path), /sudo (?!-u )[^\n]*(?:setfacl|chown|chmod|cp) |cp [^\n]*RUNNER/, path)
+    }
+  })
+})
+
 /** The fields of a report file, without those that only the summary and the log use. */
 const WRITTEN_FIELDS = Object.keys(localReportSchema.def.getter().shape).filter(
   name => !['previous_sha256', 'unrecorded', 'signature_valid'].includes(name),

@@ -103,13 +103,13 @@ describe('docs/hub.md', () => {
 describe('docs/operating.md', () => {
   it('shows commands that install the program that recovers a host', t => {
     const folder = makeFolder(t)
-    const node = join(folder, 'runner/externals/node24/bin/node')
+    const node = join(folder, 'node24/bin/node')
     mkdirSync(dirname(node), { recursive: true })
     symlinkSync(process.execPath, node)
     const [commands = ''] = commandsOf('docs/operating.md: After a power cut')
     const here = commands
       .replaceAll('ACTION', ROOT)
-      .replaceAll('RUNNER', join(folder, 'runner'))
+      .replaceAll('NODE', join(folder, 'node24'))
       .replaceAll('/opt', folder)
     run('sh', here)
     mkdirSync(join(folder, 'root'), { mode: 0o755 })
