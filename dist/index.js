@@ -19363,7 +19363,7 @@ function requirePrivateDirectory({ layout, us }, found) {
         case 'owner':
             throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted ${own}, move it away.`);
         case 'mode':
-            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look in it for anything that you cannot explain, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
+            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: run chmod -R go-w ${own}; ${reviewOf(own)}; then run chmod 700 ${own}.`);
         case undefined:
             return;
     }
@@ -19399,11 +19399,16 @@ function problemOf({ layout, us }, stat) {
     if (!stat.isDirectory() && !stat.isFile())
         return `is ${typeOf(stat)}: find out who made it, and remove it.`;
     if (stat.uid !== us)
-        return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make ${nameUser(us)} its owner with chown.`;
+        return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make ${nameUser(us)} its owner with chown -h.`;
     const writers = otherWriters(stat);
     if (writers.length === 0)
         return undefined;
-    return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`;
+    const own = quote(layout.own);
+    return `can be written by ${writers.join(' and ')}: ${reviewOf(own)}; then run chmod -R go-w ${own}.`;
+}
+/** What comes before the folder is closed for good, because the next run obeys it then. */
+function reviewOf(own) {
+    return `end the processes of other users that hold files in it open, which no chmod closes (lsof +D ${own}); look in it for anything that you cannot explain, above all in journal.jsonl`;
 }
 /** A file of ours may have a second name, for an instant or until the next run; that name is in the same folder. */
 function linkProblem(stat, namesHere = 1) {
@@ -19859,8 +19864,8 @@ function grantFor({ root, path }) {
     const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
     const lacking = needed.filter(directory => !isWritable(directory));
     if (lacking.length > 0)
-        return `Grant write access: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
-    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable attribute (chattr -i), or make the runner's user the owner of the path (chown).`;
+        return `Grant write access, as the owner and not as root, who would follow a symlink: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
+    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable attribute (chattr -i), or make the runner's user the owner of the path (chown -h).`;
 }
 function isWritable(path) {
     try {

@@ -182,7 +182,7 @@ function requirePrivateDirectory({ layout, us }: OwnFolder, found: Stats): void 
       )
     case 'mode':
       throw unsafe(
-        `${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look in it for anything that you cannot explain, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`,
+        `${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: run chmod -R go-w ${own}; ${reviewOf(own)}; then run chmod 700 ${own}.`,
       )
     case undefined:
       return
@@ -220,10 +220,16 @@ function entryAt(path: string): { path: string; stat: Stats }[] {
 function problemOf({ layout, us }: OwnFolder, stat: Stats): string | undefined {
   if (!stat.isDirectory() && !stat.isFile()) return `is ${typeOf(stat)}: find out who made it, and remove it.`
   if (stat.uid !== us)
-    return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make ${nameUser(us)} its owner with chown.`
+    return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make ${nameUser(us)} its owner with chown -h.`
   const writers = otherWriters(stat)
   if (writers.length === 0) return undefined
-  return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`
+  const own = quote(layout.own)
+  return `can be written by ${writers.join(' and ')}: ${reviewOf(own)}; then run chmod -R go-w ${own}.`
+}
+
+/** What comes before the folder is closed for good, because the next run obeys it then. */
+function reviewOf(own: string): string {
+  return `end the processes of other users that hold files in it open, which no chmod closes (lsof +D ${own}); look in it for anything that you cannot explain, above all in journal.jsonl`
 }
 
 /** A file of ours may have a second name, for an instant or until the next run; that name is in the same folder. */

@@ -123,8 +123,9 @@ function grantFor({ root, path }: MovedPath): string {
   const full = join(root, path)
   const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, dirname(full)] : [dirname(full)]
   const lacking = needed.filter(directory => !isWritable(directory))
-  if (lacking.length > 0) return `Grant write access: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`
-  return `Remove the sticky bit of ${dirname(full)} (chmod -t) or the immutable attribute (chattr -i), or make the runner's user the owner of the path (chown).`
+  if (lacking.length > 0)
+    return `Grant write access, as the owner and not as root, who would follow a symlink: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`
+  return `Remove the sticky bit of ${dirname(full)} (chmod -t) or the immutable attribute (chattr -i), or make the runner's user the owner of the path (chown -h).`
 }
 
 function isWritable(path: string): boolean {

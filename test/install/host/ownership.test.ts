@@ -227,7 +227,10 @@ describe('requireSafeHost', () => {
   })
 
   const never: Record<string, Strange> = {
-    'a folder of our own that others can read': { change: ({ own }) => chmodSync(own, 0o755), says: /0755.*chmod 700/ },
+    'a folder of our own that others can read': {
+      change: ({ own }) => chmodSync(own, 0o755),
+      says: /0755.*chmod -R go-w.*lsof \+D.*journal\.jsonl.*chmod 700/,
+    },
     'a folder of our own that its group can enter': { change: ({ own }) => chmodSync(own, 0o710), says: /0710/ },
     'a file in place of our own folder': {
       change({ own }) {
@@ -246,7 +249,7 @@ describe('requireSafeHost', () => {
     },
     'a journal that others could write': {
       change: ({ journal }) => chmodSync(journal, 0o666),
-      says: /journal\.jsonl can be written by group .*every user.*chmod -R go-w/,
+      says: /journal\.jsonl can be written by group .*every user.*lsof \+D.*chmod -R go-w/,
     },
     'a staging folder that others could write': { change: ({ staging }) => chmodSync(staging, 0o770), says: /staging/ },
     'a snapshot folder that others could write': {
