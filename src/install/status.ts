@@ -1,10 +1,10 @@
 import { lstatSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigError } from '../core/errors.ts'
-import { isBelow } from '../core/identifiers.ts'
 import type { Log } from '../core/log.ts'
 import { comparePaths } from '../core/trust/tree-digest.ts'
 import { toHostError } from './files/errors.ts'
+import { isSamePath, pathBelow } from './files/spelling.ts'
 import { FileDigester } from './files/time-slice.ts'
 import { describeItemSync, isAbsent, lstatIfPresentSync, pathExistsSync } from './files/walk.ts'
 import {
@@ -152,16 +152,14 @@ function readRecord(layout: Layout, activity: Activity): HostRecord {
 
 function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string[] {
   const places = rows.map(placeOf)
-  const recorded = places.map(placePath)
-  const known = new Set([
-    usualDirectory('plugins'),
-    usualDirectory('extensions'),
-    ...places.map(part => part.directory),
-  ])
-  const found = [...known].flatMap(directory =>
-    pathExistsSync(join(root, directory)) ? directoriesIn(root, directory) : [],
-  )
-  return found.filter(path => !recorded.some(isBelow([path]))).toSorted()
+  const recorded = places.map(place => join(root, placePath(place)))
+  const known = [...places.map(part => part.directory), usualDirectory('plugins'), usualDirectory('extensions')]
+  const isFirst = (directory: string, index: number): boolean =>
+    known.findIndex(other => isSamePath(join(root, other), join(root, directory))) === index
+  const found = known
+    .filter(isFirst)
+    .flatMap(directory => (pathExistsSync(join(root, directory)) ? directoriesIn(root, directory) : []))
+  return found.filter(path => !recorded.some(part => pathBelow(join(root, path), part) !== undefined)).toSorted()
 }
 
 function directoriesIn(root: string, directory: string): string[] {

@@ -10,6 +10,7 @@ import { isSameVersion, refuseDowngrade, refuseReusedVersion, replacedBytes } fr
 import { extractZip } from '../install/archive/zip-extract.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
 import { type ExtractedTree, type PartTree, pathTest } from '../install/files/extracted-tree.ts'
+import { withListed } from '../install/files/spelling.ts'
 import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
 import { directoryIn, installPath, type Place, placeOf, placePath, usualDirectory } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
@@ -192,11 +193,12 @@ async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVer
   const part = { ...target.place, version, artifactSha256: verified.sha256, environment, previous }
   const { keepPaths } = deployment
   if ('identity' in content) {
-    bindToFiles(plan, path => hasRegularFile(content, path), keepPaths)
+    const installed = installPath(deployment.layout, target.place)
+    bindToFiles(plan, path => hasRegularFile(content, path), withListed(installed, keepPaths))
     noticeNoSigning(deployment)
     return { ...part, intact: content.identity }
   }
-  bindToFiles(plan, pathTest(content.tree.files), keepPaths)
+  bindToFiles(plan, pathTest(content.tree.files), withListed(content.staged, keepPaths))
   const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) }
   const isSame = previous.installed?.artifact_sha256 === verified.sha256 && isInstalledVersion(target, version)
   return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed

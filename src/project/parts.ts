@@ -12,6 +12,7 @@ import { listNames } from '../core/text.ts'
 import { inTreeOrder, treeDigest } from '../core/trust/tree-digest.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
 import { type NamedTree, type PartTree, treeBelow } from '../install/files/extracted-tree.ts'
+import { asListed } from '../install/files/spelling.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { installPath, type PartName, placeName } from '../install/host/layout.ts'
 import {
@@ -148,7 +149,7 @@ function isStubFile({ path }: { readonly path: string }): boolean {
 /**
  * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
  * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even if it
- * is plugin.yaml. Two names count as the same if this platform may treat them as one. Leaves out a stub's symlinks,
+ * is plugin.yaml. Two names count as the same if this platform or file system may treat them as one. Leaves out a stub's symlinks,
  * because they could now lead elsewhere.
  */
 export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: TimeSlice): Promise<PlacedTree> {
@@ -157,7 +158,8 @@ export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: 
   const folders = new Map(fetched.tree.directories.map(path => [keyOf(path), path]))
   const isFree = ({ path }: { path: string }): boolean => {
     const isFolderFree = (folder: string): boolean => !taken.has(keyOf(folder)) && isFreeFor(folders, folder)
-    return !taken.has(keyOf(path)) && !folders.has(keyOf(path)) && foldersAbove(path).every(isFolderFree)
+    const isKeyFree = !taken.has(keyOf(path)) && !folders.has(keyOf(path)) && foldersAbove(path).every(isFolderFree)
+    return isKeyFree && asListed(fetched.staged, path) === path
   }
   const files = stub.tree.files.filter(file => isStubFile(file) && isFree(file))
   await slice.forEach(files, ({ path }) => {

@@ -1,9 +1,11 @@
+import { join } from 'node:path'
 import { isSourced, type Manifest, type ManifestPart } from '../core/content/manifest.ts'
 import { ConfigError } from '../core/errors.ts'
 import { type BoundProject, bindPlanToProject, subjectIdOf, verifySources } from '../core/plan/binding.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { PlanError } from '../core/plan/plan.ts'
 import { type ReadyPlan, readyPlan, verifyServiceNames, verifyTemplates } from '../core/plan/ready.ts'
+import { withListed } from '../install/files/spelling.ts'
 import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
 import { type PartName, placeName, placeOf, placePath } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
@@ -127,7 +129,8 @@ function bindPlan(
     verifySources(ready.bound.steps, manifest)
     const hasFile = fileTestOf(manifest, project)
     const later = new Set(manifest.parts.filter(isSourced).map(placeName))
-    verifyTemplates(ready.bound.steps, keepPaths, from => later.has(placeOfTemplate(from)) || hasFile(from))
+    const kept = manifest.parts.flatMap(part => withListed(join(project.content, part.folder), keepPaths))
+    verifyTemplates(ready.bound.steps, kept, from => later.has(placeOfTemplate(from)) || hasFile(from))
     return ready
   })
 }

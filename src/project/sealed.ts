@@ -31,7 +31,8 @@ import { extractTar, type TarExtractionRequest } from '../install/archive/tar.ts
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync, tryReadSmallFileSync } from '../install/files/open.ts'
-import { placeName, placeOf, usualDirectory } from '../install/host/layout.ts'
+import { type Layout, placeName, placeOf, usualDirectory } from '../install/host/layout.ts'
+import { asRecorded } from '../install/host/plugins-directory.ts'
 import { readPreviousInstall } from '../install/host/previous-install.ts'
 import { checkHost, checkShelf } from '../install/host/readiness.ts'
 import { readHostRecord, readInstalled } from '../install/host/record.ts'
@@ -185,7 +186,7 @@ async function extractNeeded(
   if (installed !== undefined) {
     const content = join(folder, 'manifest-and-plan')
     const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN })
-    if (isAllInstalled(content, installed)) {
+    if (isAllInstalled(deployment.layout, content, installed)) {
       deployment.tools.log.did(
         'only manifest and plan: the parts came from these bytes, and no file is missing or changed',
       )
@@ -275,11 +276,11 @@ export interface VerifiedProject extends ExtractedProject {
  * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
  */
 export async function verifyProject(
-  { request, tools, record }: ProjectDeployment,
+  { layout, request, tools, record }: ProjectDeployment,
   version: string,
   extracted: ExtractedProject,
 ): Promise<VerifiedProject> {
-  const manifest = parseManifest(readManifest(extracted.content))
+  const manifest = readManifest(layout, extracted.content)
   verifyManifest(manifest, { projectId: request.projectId, version })
   refuseUnexpected(manifest, request.projectIds)
   if (extracted.installed === undefined) verifyFiles(manifest, extracted.tree, tools.log)
@@ -311,12 +312,17 @@ function refuseUnexpected({ parts }: Manifest, allowed: readonly string[] | unde
 }
 
 /**
- * Returns the text of `manifest.json` in the folder `content`. Throws ArtifactError `invalid_manifest` if there is no
- * such file, or if the file is too large.
+ * Reads `manifest.json` in the folder `content`. Each part gets its directory in the spelling that this host's record
+ * uses. Throws as `parseManifest` does, and ArtifactError `invalid_manifest` if there is no such file, or if the file
+ * is too large.
  */
-function readManifest(content: string): string {
+function readManifest(layout: Layout, content: string): Manifest {
   const text = tryReadSmallFileSync(join(content, 'manifest.json'), MAX_MANIFEST_BYTES)
-  if (text !== undefined) return text
+  if (text !== undefined) {
+    const manifest = parseManifest(text)
+    const parts = manifest.parts.map(part => ({ ...part, directory: asRecorded(layout, part.directory) }))
+    return { ...manifest, parts }
+  }
   throw new ArtifactError(
     'invalid_manifest',
     `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. The publisher must correct this and seal the project again.`,
@@ -371,13 +377,13 @@ async function findInstalledParts(
  * True if `installed` contains every part that the plan in this folder installs, each in the directory that the
  * manifest names. False if any part has a source that may have changed, or if the plan or the manifest cannot be read.
  */
-function isAllInstalled(content: string, installed: ReadonlyMap<string, IntactTree>): boolean {
+function isAllInstalled(layout: Layout, content: string, installed: ReadonlyMap<string, IntactTree>): boolean {
   try {
     const steps = readBundledPlan(content).steps.filter(isInstallStep)
-    const { parts, pluginsDirname } = parseManifest(readManifest(content))
-    const isInPlace = (tree: IntactTree | undefined): boolean =>
-      tree !== undefined && (tree.place.shelf === 'extensions' || tree.place.directory === pluginsDirname)
-    const isAll = steps.every(step => isInPlace(installed.get(placeOfInstall(step))))
+    const { parts } = readManifest(layout, content)
+    const places = new Map(parts.map(part => [placeName(part), part]))
+    const isInPlace = (name: string): boolean => places.get(name)?.directory === installed.get(name)?.place.directory
+    const isAll = steps.map(placeOfInstall).every(name => installed.has(name) && isInPlace(name))
     return isAll && parts.filter(isSourced).every(({ source }) => isFixed(source))
   } catch {
     return false

@@ -8,6 +8,7 @@ import type { PlanStep } from '../core/plan/step.ts'
 import { listNames } from '../core/text.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import { collectProblemsSlowly, problemAt } from '../core/yaml/problems.ts'
+import { withListed } from '../install/files/spelling.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { installPath, type Place, placeName, snapshotsPath } from '../install/host/layout.ts'
 import { isGenuine } from '../install/host/snapshots.ts'
@@ -65,7 +66,8 @@ export async function orderRollback(
 ): Promise<InstallOrder> {
   const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }))
   const { steps, skipped } = await readySteps(rollback, target, files)
-  verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from))
+  const kept = parts.flatMap(part => withListed(rootOf(rollback, part), rollback.keepPaths))
+  verifyTemplates(steps, kept, from => hasTemplate(rollback, parts, from))
   const { origin, removals } = target
   // The project's publisher has chosen the ids. As in a deployment, these ids must not reach other services.
   if (origin.contract === 'project') {
@@ -131,16 +133,18 @@ function bindToProject({ origin, version, parts }: RollbackTarget, plan: Plan): 
 }
 
 /** A plugin names its settings in its own plugin.yaml, which is in the snapshot or, if the part stays, in its place. */
-function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnvironment {
+function readEnvironment(rollback: RunningRollback, part: TargetPart): PartEnvironment {
   if (part.shelf !== 'plugins') return NO_SETTINGS
-  const root =
-    part.retained === undefined ? installPath(layout, part) : join(snapshotsPath(layout, part), part.retained.name)
   try {
-    return environmentOf(readPluginYaml(root))
+    return environmentOf(readPluginYaml(rootOf(rollback, part)))
   } catch {
     // A project's plugin may have no plugin.yaml.
     return NO_SETTINGS
   }
+}
+
+function rootOf({ layout }: RunningRollback, part: TargetPart): string {
+  return part.retained === undefined ? installPath(layout, part) : join(snapshotsPath(layout, part), part.retained.name)
 }
 
 function hasTemplate({ layout }: RunningRollback, parts: readonly Part[], from: string): boolean {
@@ -238,8 +242,8 @@ type RestoredPart = Omit<RetainedPart, 'environment'>
  */
 function verifyRestoredVersion({ layout, request }: RunningRollback, part: RestoredPart): void {
   const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained)
-  if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML)) return
   const root = join(snapshotsPath(layout, part), part.retained.name)
+  if (!isOwn || isBelow(withListed(root, part.keepPaths))(PLUGIN_YAML)) return
   const { version } = readPluginYaml(root)
   if (version !== undefined && !isSameVersion(version, part.version))
     throw otherVersion(layout.installed, { root, recorded: part.version, found: version })

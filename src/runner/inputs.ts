@@ -1,5 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
-import { isAbsolute, normalize, relative, resolve, sep } from 'node:path'
+import { isAbsolute, normalize, resolve } from 'node:path'
 import * as core from '@actions/core'
 import { z } from 'zod/mini'
 import { basicCredentials, type GitTokens, parseGitTokens } from '../core/content/source.ts'
@@ -9,6 +9,7 @@ import { parseSettings, type Settings } from '../core/plan/settings.ts'
 import { cleanForeignText, SHORTEST_REDACTED } from '../core/text.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
 import { NotReadable, openBelowSync } from '../install/files/open.ts'
+import { pathBelow } from '../install/files/spelling.ts'
 import { walkPath } from '../install/host/permissions.ts'
 
 /** The secrets and problems that were found while the inputs of a request were read. */
@@ -277,8 +278,8 @@ export function readStart(path: string, maxBytes: number): string {
  */
 function readStartInside(workspace: string, path: string, maxBytes: number): string {
   const resolved = resolve(workspace, path)
-  const inside = relative(workspace, resolved)
-  if (inside === '..' || inside.startsWith(`..${sep}`) || isAbsolute(inside)) return readStart(resolved, maxBytes)
+  const inside = pathBelow(resolve(workspace), resolved)
+  if (inside === undefined) return readStart(resolved, maxBytes)
   try {
     return readBytes(openBelowSync(workspace, inside), maxBytes + 1)
   } catch (error) {

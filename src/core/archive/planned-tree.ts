@@ -149,7 +149,7 @@ function lastFirst({ children }: TreeNode): TreeNode[] {
 const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$) *(?:\.|$)/i
 const WINDOWS_FORBIDDEN = /[<>:"|?*]/
 const WINDOWS_DROPPED_END = /[. ]$/
-const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu
+const IGNORED = /\p{Default_Ignorable_Code_Point}/gu
 const NON_ASCII = /[^\p{ASCII}]/u
 
 /** Returns why the platform would not keep a path component as it is written; undefined if it would. */
@@ -167,8 +167,15 @@ export function platformNameProblem(component: string, platform: NodeJS.Platform
 export function comparisonKey(path: string, platform: NodeJS.Platform): string {
   const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path
   if (platform === 'win32') return foldCase(composed)
-  if (platform === 'darwin') return foldCase(composed.replace(MACOS_IGNORED, ''))
-  return composed
+  return platform === 'darwin' ? foldedKey(composed) : composed
+}
+
+/**
+ * Returns a key that two paths share if any file system may treat them as one. On each platform, some file systems
+ * ignore case, Unicode forms, or characters that are not shown.
+ */
+export function foldedKey(path: string): string {
+  return foldCase(path.normalize('NFC').replace(IGNORED, ''))
 }
 
 function windowsProblem(component: string): string | undefined {

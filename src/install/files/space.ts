@@ -2,6 +2,7 @@ import { readFileSync, realpathSync, type StatsFs, statfsSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { type ByteShortage, byteShortage } from '../../core/bytes.ts'
 import { DeploymentError } from '../../core/errors.ts'
+import { pathBelow } from './spelling.ts'
 
 /** Inodes for the journal, the reports and the other records of a deployment. */
 export const OWN_INODES = 16
@@ -86,7 +87,7 @@ export function mountPointsIn(path: string): string[] {
   const mountPoints = readMountPoints()
   if (mountPoints.length === 0) return []
   const real = join(realpathSync(dirname(path)), basename(path))
-  return mountPoints.filter(point => point === real || point.startsWith(`${real}/`))
+  return mountPoints.filter(point => pathBelow(real, point) !== undefined)
 }
 
 /**

@@ -3,19 +3,11 @@ import { dirname, join, relative } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY, pluginsDirectorySchema } from '../../core/identifiers.ts'
 import { listAll } from '../../core/text.ts'
+import { isSamePath, pathBelow } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import {
-  installPath,
-  isSamePlace,
-  type Layout,
-  type Place,
-  placeName,
-  placeOf,
-  placePath,
-  settingsPath,
-} from './layout.ts'
-import { knownDirectories } from './plugins-directory.ts'
-import { CHOOSE_ANOTHER, type Chooser, findRealPath, KEEP_PREVIOUS, presentRow } from './previous-install.ts'
+import { installPath, type Layout, type Place, placeName, placeOf, placePath, settingsPath } from './layout.ts'
+import { isSameDirectory, knownDirectories } from './plugins-directory.ts'
+import { CHOOSE_ANOTHER, type Chooser, isSameOnHost, KEEP_PREVIOUS, presentRow } from './previous-install.ts'
 import { findInstalled, readHostRecord, readInstalled } from './record.ts'
 import { isFrom, type Origin, type RemovedRow } from './rows.ts'
 import { findRealDirectory, nearestDirectory, realDirectory } from './switchable.ts'
@@ -45,7 +37,7 @@ export function verifyDestination(layout: Layout, destination: Destination): voi
   const row = findInstalled(readInstalled(layout), target)
   requireInside(layout, destination)
   if (chosenBy === 'publisher') refuseForeignDirectory(layout, target)
-  if (row === undefined || !isSamePlace(target, placeOf(row))) refuseBelowPart(layout, destination)
+  if (row === undefined || !isSameOnHost(layout, target, placeOf(row))) refuseBelowPart(layout, destination)
   refuseNesting(layout, destination)
   if (row === undefined) refuseOccupied(layout, destination)
 }
@@ -89,7 +81,7 @@ function movesTo(layout: Layout, { target, chosenBy, origin }: Destination): Nee
   const row = findInstalled(installed, target) ?? (returning && isFrom(returning, origin) ? returning : undefined)
   if (row === undefined) return []
   const old = placeOf(row)
-  if (findRealPath(layout, old) === findRealPath(layout, target)) return []
+  if (isSameOnHost(layout, old, target)) return []
   const paths = [
     ...('version' in row ? [{ from: installPath(layout, old), to: installPath(layout, target) }] : []),
     { from: settingsPath(layout, old), to: settingsPath(layout, target) },
@@ -106,7 +98,8 @@ function quoted(path: string): string {
 function requireInside(layout: Layout, { target: { directory }, chosenBy }: Destination): void {
   if (directory === DEFAULT_PLUGINS_DIRECTORY) return
   const real = realDirectory(layout, directory)
-  const inside = relative(realpathSync(layout.root), real)
+  const root = realpathSync(layout.root)
+  const inside = pathBelow(root, real) ?? relative(root, real)
   if (pluginsDirectorySchema.safeParse(inside).success) return
   if (chosenBy === 'operator' && inside.startsWith('../')) return
   throw new DeploymentError(
@@ -118,7 +111,8 @@ function requireInside(layout: Layout, { target: { directory }, chosenBy }: Dest
 /** A publisher must not add plugins to a directory that has another purpose, such as the host framework's source. */
 function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
   const found = relative(layout.root, nearestDirectory(join(layout.root, directory)))
-  if (found === '' || knownDirectories(layout).includes(directory) || hasMovedPlugin(layout, directory)) return
+  const isKnown = knownDirectories(layout).some(known => isSameDirectory(layout, known, directory))
+  if (found === '' || isKnown || hasMovedPlugin(layout, directory)) return
   throw new DeploymentError(
     'place_taken',
     `This project wants to install plugins in ${directory}, but ${join(layout.root, found)} exists and is not known to be for plugins. Nothing was changed. If it is for plugins, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`,
@@ -140,8 +134,8 @@ function refuseBelowPart(layout: Layout, { target: { directory }, chosenBy }: De
   const path = realDirectory(layout, directory)
   for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
     const other = findRealDirectory(layout, shelf)
-    if (other === undefined || !isInside(path, other)) continue
-    const [id] = relative(other, path).split('/')
+    const [id] = (other && pathBelow(other, path))?.split('/') ?? []
+    if (id === undefined || id === '') continue
     throw new DeploymentError(
       'place_taken',
       `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. A plugins directory must not be below ${shelf}: ${CHOOSE_ANOTHER[chosenBy]}.`,
@@ -154,12 +148,14 @@ function refuseNesting(layout: Layout, { target, chosenBy }: Destination): void 
   const path = realPath(layout, target)
   for (const row of readInstalled(layout)) {
     const place = placeOf(row)
-    if (placeName(place) === placeName(target) && isSamePlace(place, target)) continue
     const other = realPath(layout, place)
-    if (path !== other && !isInside(path, other) && !isInside(other, path)) continue
+    const isSame = isSamePath(path, other)
+    if (isSame && placeName(place) === placeName(target)) continue
+    const isBelow = pathBelow(other, path) !== undefined
+    if (!isBelow && pathBelow(path, other) === undefined) continue
     throw new DeploymentError(
       'place_taken',
-      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isInside(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`,
+      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${isSame ? 'in the same place' : isBelow ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`,
     )
   }
 }
@@ -183,10 +179,6 @@ function refuseOccupied(layout: Layout, { target, chosenBy, allowTakeover }: Des
     'place_taken',
     `${placePath(target)} is taken: this action has no record of what is there, and you did not choose this directory. Move ${path} away${REPLACE[chosenBy]}. Nothing was changed.`,
   )
-}
-
-function isInside(path: string, other: string): boolean {
-  return path.startsWith(`${other}/`)
 }
 
 function realPath(layout: Layout, { directory, id }: Place): string {

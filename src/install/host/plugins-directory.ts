@@ -5,6 +5,7 @@ import { errnoOf } from '../../core/errors.ts'
 import { DEFAULT_PLUGINS_DIRECTORY, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
 import { readSmallFileSync } from '../files/open.ts'
+import { isSamePath } from '../files/spelling.ts'
 import type { Layout } from './layout.ts'
 import { readHostRecord, recordedDirectories } from './record.ts'
 import { findRealDirectory } from './switchable.ts'
@@ -41,13 +42,23 @@ export function findPluginsDirectory(layout: Layout, known: KnownDirectories, lo
   const { recorded } = known
   const named = findNamedDirectory(layout, known, log)
   const isRecorded = recorded !== undefined && isSameDirectory(layout, named.directory, recorded)
-  return isRecorded ? { ...named, directory: recorded } : named
+  return { ...named, directory: isRecorded ? recorded : asRecorded(layout, named.directory) }
 }
 
-/** True if both paths lead to the same directory, for example by a symlink. */
-function isSameDirectory(layout: Layout, directory: string, other: string): boolean {
-  const real = findRealDirectory(layout, directory)
-  return real !== undefined && real === findRealDirectory(layout, other)
+/** True if both paths lead to the same directory, for example by a symlink or in another spelling. */
+export function isSameDirectory(layout: Layout, directory: string, other: string): boolean {
+  const [real, otherReal] = [findRealDirectory(layout, directory), findRealDirectory(layout, other)]
+  return real !== undefined && otherReal !== undefined && isSamePath(real, otherReal)
+}
+
+/**
+ * Returns a directory of plugins in the spelling that this host's record or the default uses, if this host's file
+ * system treats the two spellings as one. Each directory then has one name in the records.
+ */
+export function asRecorded(layout: Layout, directory: string): string {
+  const names = [...recordedDirectories(readHostRecord(layout)), DEFAULT_PLUGINS_DIRECTORY]
+  const pathOf = (name: string): string => join(layout.root, name)
+  return names.find(name => isSamePath(pathOf(name), pathOf(directory))) ?? directory
 }
 
 function findNamedDirectory(
@@ -57,7 +68,7 @@ function findNamedDirectory(
 ): PluginsDirectory {
   const { directory, problem } = readHostsDirectory(layout)
   if (input !== undefined) {
-    if (directory !== undefined && directory !== input)
+    if (directory !== undefined && !isSameDirectory(layout, directory, input))
       log.warning(
         `plugins-directory is ${input}, but ${join(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`,
       )
@@ -79,7 +90,7 @@ export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log
     log.warning(
       `${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`,
     )
-  if (asked === undefined || asked === directory) return
+  if (asked === undefined || isSameDirectory(layout, asked, directory)) return
   log.warning(
     `This project installs its plugins in ${directory}, but ${join(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`,
   )

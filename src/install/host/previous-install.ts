@@ -5,6 +5,7 @@ import { PLUGIN_YAML_LIMITS, versionSchema } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
 import type { InstalledState } from '../../core/trust/versions.ts'
 import { readSmallFileSync } from '../files/open.ts'
+import { isSamePath } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import {
   installPath,
@@ -149,17 +150,18 @@ function noticeOthersPaths(removed: RemovedRow, origin: Origin, log: Log): void 
  * of an existing part matters, because services and commands know parts by id alone.
  */
 export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
-  const recorded = new Set<string | undefined>()
+  const known: string[] = []
   for (const shelf of ['plugins', 'extensions'] as const) {
     const directory = shelf === place.shelf ? place.directory : usualDirectory(shelf)
-    const known = readPreviousInstall(layout, { id: place.id, shelf, directory })
-    verifyPlace(known, claim, claim.log)
-    if (known.installed !== undefined) recorded.add(findRealPath(layout, placeOf(known.installed)))
+    const previous = readPreviousInstall(layout, { id: place.id, shelf, directory })
+    verifyPlace(previous, claim, claim.log)
+    const path = previous.installed && findRealPath(layout, placeOf(previous.installed))
+    if (path !== undefined) known.push(path)
   }
   for (const other of placesOf(layout, place)) {
     const path = findRealPath(layout, other)
-    if (path === undefined || recorded.has(path) || !pathExistsSync(path)) continue
-    recorded.add(path)
+    if (path === undefined || known.some(one => isSamePath(one, path)) || !pathExistsSync(path)) continue
+    known.push(path)
     if (!claim.allowTakeover) throw placeTaken(other, 'a part that this action has no record of', claim.chosenBy)
     claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`)
   }
@@ -171,8 +173,14 @@ function placesOf(layout: Layout, { id, directory: chosen }: Place): Place[] {
   return directories.map(directory => placeAt(`${directory}/${id}`))
 }
 
+/** True if two places are, or would be, the same path on this host, or if both lead nowhere. */
+export function isSameOnHost(layout: Layout, place: Place, other: Place): boolean {
+  const [path, otherPath] = [findRealPath(layout, place), findRealPath(layout, other)]
+  return path === undefined || otherPath === undefined ? path === otherPath : isSamePath(path, otherPath)
+}
+
 /** Returns the real path of a place, whether anything is there or not; undefined if its directory leads nowhere. */
-export function findRealPath(layout: Layout, { directory, id }: Place): string | undefined {
+function findRealPath(layout: Layout, { directory, id }: Place): string | undefined {
   const real = findRealDirectory(layout, directory)
   return real === undefined ? undefined : join(real, id)
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
 import { versionSchema } from '../../core/identifiers.ts'
 import { removeTree } from '../files/remove-tree.ts'
+import { asListed } from '../files/spelling.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
 import { type SnapshotRow, snapshotNameSchema } from './rows.ts'
 
@@ -103,9 +104,13 @@ export function findMovablePaths({ root, keepPaths }: HostTree): string[] {
   return kept
 }
 
-/** Returns the paths that exist in a directory, except any that is inside another of these paths. */
+/**
+ * Returns the paths that exist in a directory, as they are listed there, except any that is inside another of these
+ * paths.
+ */
 export function presentPaths(root: string, paths: readonly string[]): string[] {
-  return outermost(paths).filter(path => pathExistsSync(join(root, path)))
+  const present = paths.filter(path => pathExistsSync(join(root, path)))
+  return outermost(present.map(path => asListed(root, path)))
 }
 
 /** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */

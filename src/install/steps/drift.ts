@@ -7,6 +7,7 @@ import { cleanForeignText } from '../../core/text.ts'
 import { isSystemError } from '../files/errors.ts'
 import { pathsOf } from '../files/extracted-tree.ts'
 import { readSmallFileSync } from '../files/open.ts'
+import { withListed } from '../files/spelling.ts'
 import { directoryIn, installPath, type Place, placeName } from '../host/layout.ts'
 import type { ReplacingPart } from '../host/previous-install.ts'
 import { findInstalled, readInstalled } from '../host/record.ts'
@@ -192,7 +193,7 @@ async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart)
   if (!SIGNED.every(path => shipped.has(path))) return false
   const pluginYaml = readPluginYaml(part.staged)
   if (!needsPluginSig(pluginYaml)) return false
-  const isKept = isBelow(keepPaths)
+  const isKept = isBelow(withListed(installPath(layout, part), keepPaths))
   const found = await signedFiles(installPath(layout, part), pluginYaml)
   return found.some(path => !shipped.has(path) && !isKept(path))
 }
@@ -201,7 +202,7 @@ async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart)
 function isRecordedTree({ layout, keepPaths }: Deployment, part: NewPart, installed: InstalledRow): boolean {
   const record = readTreeRecord(layout, installed)
   if (record === undefined) return false
-  const items = itemsOf(part.tree, keepPaths)
+  const items = itemsOf(part.tree, withListed(part.staged, keepPaths))
   for (const recorded of record) if (!isUnchangedItem(recorded, items.next().value)) return false
   return items.next().done === true
 }
@@ -216,10 +217,10 @@ async function withPluginYaml(
   tree: IntactTree,
 ): Promise<IntactTree | undefined> {
   const { pluginSecretKey } = request
-  // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
-  if (keepPaths.includes(PLUGIN_YAML)) return undefined
-  if (tree.find(PLUGIN_YAML) === undefined) return tree
   const installed = installPath(layout, place)
+  // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
+  if (withListed(installed, keepPaths).includes(PLUGIN_YAML)) return undefined
+  if (tree.find(PLUGIN_YAML) === undefined) return tree
   try {
     const pluginYaml = readRecordedYaml(installed, tree.find)
     if (pluginYaml === undefined) return undefined

@@ -3,7 +3,7 @@ import { createReadStream, promises, readFileSync, statSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
 import { ArtifactError, errnoOf } from '../../core/errors.ts'
-import { PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
+import { isBelow, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
 import { cleanForeignText } from '../../core/text.ts'
 import { comparePaths, inTreeOrder } from '../../core/trust/tree-digest.ts'
@@ -11,6 +11,7 @@ import { writeNewFile } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { removeTree } from '../files/remove-tree.ts'
+import { withListed } from '../files/spelling.ts'
 import { pathExistsSync, walkTree } from '../files/walk.ts'
 import type { FindRecorded } from '../trees/record.ts'
 
@@ -68,8 +69,8 @@ export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, s
  */
 export function isCovered(path: string, plugin: PluginYaml): boolean {
   const directory = entryDirectory(plugin)
-  const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`)
-  return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path)
+  const isInside = directory === '.' || `${path}/`.startsWith(`${directory}/`)
+  return (isInside || directory.startsWith(`${path}/`)) && isSigned(path)
 }
 
 function entryDirectory(plugin: PluginYaml): string {
@@ -138,9 +139,10 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   }
   warnOfKept(plugin)
   const text = await buildPluginSig(plugin, secret)
+  const isShipped = isBelow(withListed(staged, ['plugin.sig']))
+  const isOther = ({ path }: { path: string }): boolean => !isShipped(path)
   await removeTree(join(staged, 'plugin.sig'))
   await writeNewFile(join(staged, 'plugin.sig'), text, 0o644)
-  const isOther = ({ path }: { path: string }): boolean => path !== 'plugin.sig' && !path.startsWith('plugin.sig/')
   const sha256 = hash('sha256', text)
   const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644 as const, sha256 }
   return {
@@ -184,7 +186,9 @@ function warnOfUnsigned({ id, pluginYaml, log }: Pick<PluginToSign, 'id' | 'plug
 function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }: Omit<PluginToSign, 'tree'>): void {
   const isPresent = (path: string): boolean =>
     pathExistsSync(join(installed, path)) || pathExistsSync(join(staged, path))
-  const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent)
+  const kept = withListed(staged, keepPaths)
+    .filter(path => isCovered(path, pluginYaml))
+    .filter(isPresent)
   if (kept.length === 0) return
   log.warning(
     `The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`,

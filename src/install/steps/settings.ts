@@ -2,11 +2,12 @@ import { hash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { isBelow, MAX_SMALL_FILE_BYTES } from '../../core/identifiers.ts'
+import { MAX_SMALL_FILE_BYTES } from '../../core/identifiers.ts'
 import { differingSettings, type Settings, seedSettings, verifySettings } from '../../core/plan/settings.ts'
 import { listNames } from '../../core/text.ts'
 import { makePrivateDirectories, writeNewFile } from '../files/durable.ts'
 import { readSmallBytesSync, readSmallFileSync } from '../files/open.ts'
+import { isSamePath } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placePath, settingsPath, snapshotsPath } from '../host/layout.ts'
 import type { Deployment } from '../transaction/record.ts'
@@ -142,7 +143,7 @@ export function willLackInjectedEnv(
   const tree = treePathOf(layout, part)
   const sources = [tree, installPath(layout, part), part.leftBehind]
   const isThere = sources.some(folder => folder !== undefined && pathExistsSync(join(folder, INJECTED)))
-  return !isThere && isSeedable(keepPaths, part) && !hasSignature(tree)
+  return !isThere && isSeedable({ layout, keepPaths }, part) && !hasSignature(tree)
 }
 
 /**
@@ -172,7 +173,7 @@ async function seedInjectedEnv(
       )
     return false
   }
-  const canSeed = isSeedable(keepPaths, part)
+  const canSeed = isSeedable({ layout, keepPaths }, part)
   if (!canSeed || hasSignature(installPath(layout, part))) {
     const why = canSeed
       ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
@@ -194,8 +195,9 @@ async function seedInjectedEnv(
   return true
 }
 
-function isSeedable(keepPaths: readonly string[], { environment }: SettingsOwner): boolean {
-  return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED)
+function isSeedable({ layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>, part: SettingsOwner): boolean {
+  const [folder, path] = [installPath(layout, part), injectedEnvPath(layout, part)]
+  return part.environment.injectsEnv === true && keepPaths.some(kept => isSamePath(join(folder, kept), path))
 }
 
 /** Returns the path of a part's new tree before the steps run. */

@@ -1,9 +1,12 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { posix } from 'node:path'
+import { foldedKey } from '../../core/archive/planned-tree.ts'
 import { isBelow } from '../../core/identifiers.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
+import { isFoundOtherwise, isSamePath, withListed } from '../files/spelling.ts'
 import { FileDigester, TimeSlice } from '../files/time-slice.ts'
 import {
+  describeItemSync,
   type FoundItem,
   isAbsent,
   isBarred,
@@ -71,8 +74,8 @@ export type Difference =
   | { readonly recorded: undefined; readonly found: FoundItem }
 
 /**
- * Compares as `compareTree` does, and yields the differences in the order of their paths. If there is no directory,
- * every recorded path counts as missing.
+ * Compares as `compareTree` does, and yields the differences in the order of their paths; on a file system that ignores
+ * case, the added paths come last. If there is no directory, every recorded path counts as missing.
  */
 export async function* findDifferences(
   { root, keepPaths, onDirectory, onStamp }: ScannedTree,
@@ -81,18 +84,88 @@ export async function* findDifferences(
 ): AsyncGenerator<Difference, undefined> {
   signal?.throwIfAborted()
   const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
-  const isKept = isBelow(keepPaths)
+  const [isKept, respelled] = [keptTest({ root, keepPaths }), new RespelledItems(root)]
   for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory, onStamp }))) {
     if (slice.isOver()) await slice.giveBack()
     if (recorded === undefined) {
-      if (found !== undefined && !isCache(found.path)) yield { recorded, found }
-    } else if (isKept(recorded.path)) continue
-    else if (found === undefined) yield { recorded, found }
+      if (found !== undefined && !isCache(found.path) && !respelled.holdBack(found)) yield { recorded, found }
+      continue
+    }
+    if (isKept(recorded.path)) continue
+    const item = found ?? respelled.find(recorded.path)
+    if (item === undefined) yield { recorded, found }
     else {
       // Most files need not be read, and awaiting each result would take longer than the comparison.
-      const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }))
-      if (!isSame) yield { recorded, found }
+      const isSame = compareStates(recorded, item) ?? (await hasSameBytes(recorded, item, { root, digester }))
+      if (!isSame) yield { recorded, found: item }
     }
+  }
+  for (const found of respelled.added()) yield { recorded: undefined, found }
+}
+
+/** Returns a test for the kept paths of a tree and all paths below them, also as the tree lists them. */
+function keptTest({ root, keepPaths }: HostTree): (path: string) => boolean {
+  return isBelow(withListed(root, keepPaths))
+}
+
+/** The maximum number of unrecorded items that are held back. */
+const MAX_HELD = 10_000
+const NON_ASCII = /[^\p{ASCII}]/u
+
+/**
+ * The items that a tree lists in another spelling than the record does, although the file system finds them in the
+ * recorded one. On a file system that distinguishes all spellings, costs one call for each missing item, and one for
+ * the first unrecorded item.
+ */
+class RespelledItems {
+  readonly #root: string
+  /** Whether the file system ignores case; undefined while this is not known. */
+  #isFolding: boolean | undefined
+  readonly #held: FoundItem[] = []
+  readonly #recorded: string[] = []
+
+  constructor(root: string) {
+    this.#root = root
+  }
+
+  /** Returns the item that the file system finds at a recorded path, without following a symlink on the way. */
+  find(path: string): FoundItem | undefined {
+    const item = describeItemSync(this.#root, path)
+    // Without a stamp, the item is a directory, or cannot be examined.
+    if (item === undefined || item.stamp === '' || !this.#isReached(path)) return undefined
+    this.#recorded.push(path)
+    return item
+  }
+
+  /** Holds back an unrecorded item that could be a recorded one in another spelling. Returns whether it did. */
+  holdBack(item: FoundItem): boolean {
+    if (this.#held.length >= MAX_HELD || !this.#isFoundOtherwise(item.path)) return false
+    this.#held.push(item)
+    return true
+  }
+
+  /** Returns the items held back that are no recorded items. Call this method when all pairs have been compared. */
+  added(): FoundItem[] {
+    const keys = Map.groupBy(this.#recorded, foldedKey)
+    const isRecorded = ({ path }: FoundItem): boolean =>
+      keys.get(foldedKey(path))?.some(recorded => isSamePath(this.#at(path), this.#at(recorded))) === true
+    return this.#held.filter(item => !isRecorded(item))
+  }
+
+  #isFoundOtherwise(path: string): boolean {
+    this.#isFolding ??= isFoundOtherwise(this.#root, path)
+    return this.#isFolding === true || (NON_ASCII.test(path) && isFoundOtherwise(this.#root, path) === true)
+  }
+
+  /** True if every directory above the path is a real directory of the tree. */
+  #isReached(path: string): boolean {
+    const parts = path.split('/').slice(0, -1)
+    const above = ['', ...parts.map((_, index) => `/${parts.slice(0, index + 1).join('/')}`)]
+    return above.every(folder => lstatIfPresentSync(`${this.#root}${folder}`)?.isDirectory() === true)
+  }
+
+  #at(path: string): string {
+    return `${this.#root}/${path}`
   }
 }
 
@@ -193,7 +266,7 @@ export class TreeStamps {
     const slice = new TimeSlice(signal)
     try {
       if (!lstatSync(root).isDirectory()) return false
-      const isKept = isBelow(keepPaths)
+      const isKept = keptTest({ root, keepPaths })
       if (readdirSync(root).filter(name => !isKept(name)).length !== this.#inRoot) return false
       for (const { path, stamp } of this.#seen) {
         if (slice.isOver()) await slice.giveBack()
@@ -224,7 +297,7 @@ export async function findStrayCaches(
   const slice = new TimeSlice(signal)
   const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf))
   const strays = new Set<string>()
-  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
     if (slice.isOver()) await slice.giveBack()
     if (recorded !== undefined || found === undefined || !isCache(found.path)) continue
     const cache = cacheOf(found.path)
@@ -260,7 +333,7 @@ export async function describeTree(
 ): Promise<RecordedItem[] | undefined> {
   let room = MAX_BYTES
   const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), [] as RecordedItem[]]
-  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
     if (slice.isOver()) await slice.giveBack()
     if (found === undefined || (recorded === undefined && isCache(found.path))) continue
     const known = knownDigest(recorded, found)

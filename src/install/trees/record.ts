@@ -18,6 +18,7 @@ import { comparePaths, inTreeOrder, treeDigest } from '../../core/trust/tree-dig
 import { syncDirectory, syncFile, temporaryName } from '../files/durable.ts'
 import type { PartTree } from '../files/extracted-tree.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { withListed } from '../files/spelling.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { describeItemSync, type TreeItem } from '../files/walk.ts'
 import { type Layout, treeRecordPath } from '../host/layout.ts'
@@ -181,7 +182,8 @@ export function stagedItems(
   { tree, staged }: { readonly tree: PartTree; readonly staged: string },
   keepPaths: readonly string[],
 ): Generator<RecordedItem, undefined> {
-  return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp)
+  const kept = withListed(staged, keepPaths)
+  return itemsOf(tree, kept, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp)
 }
 
 /**

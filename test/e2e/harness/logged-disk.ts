@@ -1,5 +1,3 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import {
   closeSync,
   constants,
@@ -14,6 +12,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
+import { mountServed, unmountServed, whyNoFuse } from './fuse.ts'
 import { FIRST_MARK, MARK_BYTES } from './logged-disk-server.ts'
 import { run, whyNoExt4 } from './mounts.ts'
 
@@ -25,12 +24,7 @@ const OPTIONS = `loop,sizelimit=${DISK_BYTES},noauto_da_alloc`
 export function whyNoLoggedDisk(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
-  try {
-    closeSync(openSync('/dev/fuse', 'r+'))
-  } catch (error) {
-    return `needs /dev/fuse (${error instanceof Error ? error.message : error})`
-  }
-  return whyNoExt4()
+  return whyNoFuse() || whyNoExt4()
 }
 
 /** Creates an empty ext4 file system with a journal, in a new file. */
@@ -96,7 +90,7 @@ export async function withLoggedDisk<T>(folder: string, work: (disk: LoggedDisk)
   copyFileSync(join(folder, 'base.img'), image)
   writeFileSync(file, '')
   mkdirSync(mounted)
-  const server = serve(folder, { image, file })
+  const served = serve(folder, { image, file })
   try {
     run('mount', '-o', OPTIONS, file, mounted)
     try {
@@ -105,37 +99,15 @@ export async function withLoggedDisk<T>(folder: string, work: (disk: LoggedDisk)
       unmount(mounted)
     }
   } finally {
-    await unmountServed(server, file)
+    // The loop device may take a moment to release the file.
+    await unmountServed(served)
     for (const path of [image, file, mounted]) rmSync(path, { recursive: true })
   }
 }
 
-function serve(folder: string, { image, file }: { image: string; file: string }): ChildProcess {
-  const fuse = openSync('/dev/fuse', 'r+')
-  try {
-    const program = join(import.meta.dirname, 'logged-disk-server.ts')
-    const server = spawn(process.execPath, [program, image, join(folder, 'disk.log')], {
-      stdio: ['ignore', 'inherit', 'inherit', fuse],
-    })
-    const options = 'fd=3,rootmode=100600,user_id=0,group_id=0'
-    const { status, stderr } = spawnSync('mount', ['-i', '-t', 'fuse', '-o', options, 'logged-disk', file], {
-      stdio: ['ignore', 'ignore', 'pipe', fuse],
-      encoding: 'utf8',
-    })
-    if (status !== 0) {
-      server.kill()
-      throw new Error(`mount -t fuse: ${stderr}`)
-    }
-    return server
-  } finally {
-    closeSync(fuse)
-  }
-}
-
-async function unmountServed(server: ChildProcess, file: string): Promise<void> {
-  // The loop device may take a moment to release the file.
-  run('umount', '-l', file)
-  if (server.exitCode === null) await once(server, 'exit')
+function serve(folder: string, { image, file }: { image: string; file: string }) {
+  const program = [join(import.meta.dirname, 'logged-disk-server.ts'), image, join(folder, 'disk.log')]
+  return mountServed(program, file, 'rootmode=100600')
 }
 
 /** Adds a mark with a read that bypasses the cache and so reaches the server. */
