@@ -6,6 +6,8 @@ import { describe, it } from 'node:test'
 import { parse } from 'yaml'
 import { buildVerifyOutputs, readVerifyInputs, type VerifyInputs } from '../../src/actions/verify.ts'
 import { DeploymentError } from '../../src/core/errors.ts'
+import { mountFoldingDisk, whyNoFoldingDisk } from '../e2e/harness/folding-disk.ts'
+import { writeTree } from '../folders.ts'
 import { withInputs } from '../runner/action-environment.ts'
 
 const DEFINITION: { inputs: Record<string, { default?: string }>; outputs: Record<string, object> } = parse(
@@ -194,6 +196,17 @@ describe('readVerifyInputs', () => {
         const [problem, ...others] = problemsWith(path, prepare)
         assert.match(problem ?? '', /^invalid install-plan names .* symlink/)
         assert.deepEqual(others, [])
+      }
+    })
+
+    it('cannot do so through a path that spells the workspace differently', { skip: whyNoFoldingDisk() }, t => {
+      const { mounted } = mountFoldingDisk(t)
+      writeTree(mounted, { 'Work/x': '', 'outside.yaml': 'secret: of the host\n' })
+      symlinkSync('../outside.yaml', join(mounted, 'Work/link.yaml'))
+      for (const path of ['../WORK/link.yaml', join(mounted, 'work/link.yaml')]) {
+        const given = { ...DEFAULTS, ...PLAN, 'install-plan': path }
+        const { problems } = withInputs(given, () => readVerifyInputs(join(mounted, 'Work'))).result
+        assert.match(problems[0]?.message ?? '', /^install-plan names .* symlink/)
       }
     })
 

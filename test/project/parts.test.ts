@@ -11,13 +11,19 @@ import { describeItemSync } from '../../src/install/files/walk.ts'
 import { stagedItems } from '../../src/install/trees/record.ts'
 import { layOverStub, type PlacedTree, readPartPluginYaml } from '../../src/project/parts.ts'
 import { timesMoveOn } from '../clocks.ts'
+import { mountFoldingDisk, whyNoFoldingDisk } from '../e2e/harness/folding-disk.ts'
 import { writeFiles } from '../e2e/harness/stage.ts'
 import { temporaryDirectory, writeTree } from '../folders.ts'
 import { namesIn } from '../sources/git-stage.ts'
 
-function placed(t: TestContext, files: Record<string, string>, links: Record<string, string> = {}): PlacedTree {
-  const staged = mkdtempSync(join(tmpdir(), 'overlay-'))
-  t.after(() => rmSync(staged, { recursive: true }))
+function placed(
+  t: TestContext,
+  files: Record<string, string>,
+  links: Record<string, string> = {},
+  parent = tmpdir(),
+): PlacedTree {
+  const staged = mkdtempSync(join(parent, 'overlay-'))
+  t.after(() => rmSync(staged, { recursive: true, force: true }))
   writeFiles(staged, files)
   return {
     staged,
@@ -95,6 +101,20 @@ describe('a fetched tree', () => {
     assert.deepEqual(
       tree.files.map(({ path }) => path),
       ['cafe\u0301.template'.normalize('NFC'), 'e\u0301.template', '\u00e9/a'].toSorted(comparePaths),
+    )
+  })
+
+  it('is not overwritten by a stub file of the same name on a file system that ignores case', {
+    skip: whyNoFoldingDisk(),
+  }, async t => {
+    const { mounted } = mountFoldingDisk(t)
+    const fetched = placed(t, { 'Plugin.yaml': 'fetched', 'Conf/a': 'fetched' }, {}, mounted)
+    const stub = placed(t, { 'plugin.yaml': 'stub', 'conf/b.template': 'stub', c: '' }, {}, mounted)
+    const { staged, tree } = await layOverStub(fetched, stub, new TimeSlice())
+    assert.equal(readFileSync(join(staged, 'Plugin.yaml'), 'utf8'), 'fetched')
+    assert.deepEqual(
+      tree.files.map(({ path }) => path),
+      ['Conf/a', 'Plugin.yaml'],
     )
   })
 

@@ -4,6 +4,7 @@ import { DeploymentError, type ErrorCode, type ErrorOptions } from '../../core/e
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../../core/identifiers.ts'
 import { asSentence } from '../../core/text.ts'
 import { toHostError } from '../files/errors.ts'
+import { pathBelow } from '../files/spelling.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/walk.ts'
 import { auditPath, type Layout, placeOf, renameProbePath, reservePath } from './layout.ts'
 import {
@@ -124,12 +125,12 @@ function unusualDirectories(layout: Layout): string[] {
 function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
   const found = new Map<string, Exposure>()
   if (directories.length === 0) return []
-  const inside = `${walkPath(root).end?.path ?? root}/`
+  const inside = walkPath(root).end?.path ?? root
   for (const start of [root, ...directories.map(directory => join(root, directory))]) {
     for (const decider of decidersOf(start, us)) {
       const exposure = exposureOf(decider, us)
       if (exposure === undefined || found.has(exposure.path)) continue
-      const isPublic = exposure.isPublic && !exposure.path.startsWith(inside)
+      const isPublic = exposure.isPublic && !pathBelow(inside, exposure.path)
       found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() })
     }
   }

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import {
   hasSpaceForAny,
@@ -10,6 +12,8 @@ import {
   parseMountPoints,
   requireSpace,
 } from '../../../src/install/files/space.ts'
+import { mountFoldingDisk, whyNoFoldingDisk } from '../../e2e/harness/folding-disk.ts'
+import { bindMount } from '../../e2e/harness/mounts.ts'
 
 const PLENTY = { bavail: 1_000_000, bsize: 4096, files: 1_000_000, ffree: 1_000_000 }
 const NEEDED: NeededSpace = { sizes: [1, 5000, 0], inodes: 20 }
@@ -95,5 +99,17 @@ describe('mountPointsIn', () => {
     assert.ok(mountPointsIn('/proc').includes('/proc'))
     assert.deepEqual(mountPointsIn('/pro'), [])
     assert.deepEqual(mountPointsIn('/proc/self'), [])
+  })
+
+  it('lists a mount below a path that is spelled differently, on a file system that ignores case', {
+    skip: whyNoFoldingDisk(),
+  }, t => {
+    const { mounted } = mountFoldingDisk(t)
+    const point = join(mounted, 'plugins/greeter/data')
+    bindMount(t, join(mounted, 'volume'), point)
+    assert.deepEqual(mountPointsIn(join(mounted, 'plugins/greeter')), [point])
+    assert.equal(mountPointsIn(join(mounted, 'Plugins/GREETER')).length, 1)
+    mkdirSync(join(mounted, 'plugins/other'))
+    assert.deepEqual(mountPointsIn(join(mounted, 'plugins/Other')), [])
   })
 })
