@@ -17466,6 +17466,200 @@ function rankAt(path, at) {
     return codePoint === SLASH ? -1 : codePoint;
 }
 
+;// CONCATENATED MODULE: ./build/core/archive/planned-tree.js
+
+
+
+const NO_CHILDREN = new Map();
+/**
+ * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
+ * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
+ * as one name.
+ */
+class PlannedTree {
+    top;
+    #platform;
+    #count = 0;
+    #directories = 0;
+    /** The entered directories by their paths with a slash, so that the depth of a directory costs nothing. */
+    #entered = new Map();
+    constructor(platform) {
+        this.#platform = platform;
+        const top = { path: '', name: '', level: 0, type: 'directory', entry: undefined, children: new Map() };
+        this.top = Object.assign(top, { parent: top });
+    }
+    /** The number of files, directories and symlinks, listed and implied, without the top. */
+    get count() {
+        return this.#count;
+    }
+    /** True if there are only directories. */
+    get hasNoFiles() {
+        return this.#count === this.#directories;
+    }
+    /**
+     * Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive` for an entry
+     * that cannot exist next to the earlier ones.
+     */
+    add(path, listed) {
+        const nameAt = path.lastIndexOf('/') + 1;
+        const parent = this.#enter(path.slice(0, nameAt), path);
+        const there = this.find(parent, path.slice(nameAt));
+        return there === undefined ? this.#create(parent, path, listed) : this.#unite(there, path, listed);
+    }
+    /** Returns a directory's child with this name, or with a name that the platform may treat as equal. */
+    find(directory, name) {
+        return directory.children.get(this.#keyOf(name));
+    }
+    /**
+     * Yields everything below a directory: each directory before its contents, and the contents by name. This is the
+     * order of the tree digest, found without comparing whole paths.
+     */
+    *inOrder(directory) {
+        // Not recursive: a generator inside a generator costs a step for each level and node.
+        const rest = [lastFirst(directory)];
+        for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
+            const node = siblings.pop();
+            if (node === undefined)
+                rest.pop();
+            else {
+                yield node;
+                if (node.children.size > 0)
+                    rest.push(lastFirst(node));
+            }
+        }
+    }
+    /**
+     * Returns the directory at `path`, which ends with a slash unless it is empty; creates the directory and its parents
+     * if necessary. `below` is the path of the entry that needs the directory.
+     */
+    #enter(path, below) {
+        if (path === '')
+            return this.top;
+        const known = this.#entered.get(path);
+        if (known !== undefined)
+            return known;
+        const parent = this.#enter(path.slice(0, path.lastIndexOf('/', path.length - 2) + 1), below);
+        const directory = this.#enterChild(parent, path.slice(0, -1), below);
+        this.#entered.set(path, directory);
+        return directory;
+    }
+    #enterChild(parent, path, below) {
+        const name = nameIn(path);
+        const there = this.find(parent, name);
+        if (there === undefined)
+            return this.#create(parent, path, { type: 'directory', entry: undefined });
+        if (there.type !== 'directory')
+            throw unsafeEntry(below, `is below "${there.path}", which is a ${there.type}`);
+        if (there.name === name)
+            return there;
+        throw unsafeEntry(below, `is in "${name}", which is the same name as "${there.path}" on this platform`);
+    }
+    #create(parent, path, { type, entry }) {
+        const name = nameIn(path);
+        const children = type === 'directory' ? new Map() : NO_CHILDREN;
+        const node = { path, name, parent, level: parent.level + 1, type, entry, children };
+        parent.children.set(this.#keyOf(name), node);
+        this.#count += 1;
+        if (type === 'directory')
+            this.#directories += 1;
+        return node;
+    }
+    /**
+     * Completes an implied directory, because a directory may be listed after its children. Refuses any other entry whose
+     * name is taken.
+     */
+    #unite(there, path, { type, entry }) {
+        if (there.path !== path)
+            throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`);
+        if (there.type !== type)
+            throw unsafeEntry(path, `is both a ${there.type} and a ${type}`);
+        if (there.entry !== undefined)
+            throw unsafeEntry(path, 'is listed twice');
+        there.entry = entry;
+        return there;
+    }
+    #keyOf(name) {
+        return comparisonKey(name, this.#platform);
+    }
+}
+function nameIn(path) {
+    return path.slice(path.lastIndexOf('/') + 1);
+}
+function lastFirst({ children }) {
+    return [...children.values()].sort((a, b) => comparePaths(b.name, a.name));
+}
+const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$) *(?:\.|$)/i;
+const WINDOWS_FORBIDDEN = /[<>:"|?*]/;
+const WINDOWS_DROPPED_END = /[. ]$/;
+const IGNORED = /\p{Default_Ignorable_Code_Point}/gu;
+const NON_ASCII = /[^\p{ASCII}]/u;
+/** Returns why the platform would not keep a path component as it is written; undefined if it would. */
+function platformNameProblem(component, platform) {
+    if (platform === 'win32')
+        return windowsProblem(component);
+    if (platform === 'darwin')
+        return macosProblem(component);
+    return undefined;
+}
+/**
+ * Returns a key that two paths share if they may be the same file on the platform. Keys are in Unicode's NFC. On
+ * Windows and macOS, they ignore case. On macOS, they also ignore the characters that macOS ignores. The slashes stay,
+ * so that the key of a path begins with the keys of its parents.
+ */
+function comparisonKey(path, platform) {
+    const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path;
+    if (platform === 'win32')
+        return foldCase(composed);
+    return platform === 'darwin' ? foldedKey(composed) : composed;
+}
+/**
+ * Returns a key that two paths share if any file system may treat them as one. On each platform, some file systems
+ * ignore case, Unicode forms, or characters that are not shown.
+ */
+function foldedKey(path) {
+    return foldCase(path.normalize('NFC').replace(IGNORED, ''));
+}
+function windowsProblem(component) {
+    if (WINDOWS_DEVICE.test(component))
+        return 'has a name that Windows reserves for a device';
+    if (WINDOWS_FORBIDDEN.test(component))
+        return 'has a character in its name that Windows does not allow';
+    if (WINDOWS_DROPPED_END.test(component))
+        return 'has a name ending in a dot or space, which Windows drops';
+    return undefined;
+}
+function macosProblem(component) {
+    if (component.includes(':'))
+        return 'has a colon in its name, which macOS reads as a slash';
+    if (component.toLowerCase() === '..namedfork')
+        return 'has a name that macOS reserves for resource forks';
+    return undefined;
+}
+/**
+ * Converts to upper case first, which also unites names that differ only in lower case (`\u00df` and `ss`, the two
+ * lower-case sigmas).
+ */
+function foldCase(text) {
+    return text.toUpperCase().toLowerCase().normalize('NFC');
+}
+/** Returns an ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
+function unsafeEntry(name, problem) {
+    const remedy = 'the publisher must correct the entry and publish the artifact again';
+    return new ArchiveError('unsafe_archive', entrySentence(name, problem, remedy));
+}
+/** Returns an ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
+function invalidEntry(name, problem, cause) {
+    const options = cause === undefined ? {} : { cause };
+    return new ArchiveError('invalid_archive', entrySentence(name, problem, 'the publisher must pack it again'), options);
+}
+/** Returns an ArchiveError `invalid_archive` about the whole archive. */
+function invalidArchive(problem) {
+    return new ArchiveError('invalid_archive', `The archive is damaged or misleading (${problem}), so it was refused: the publisher must pack it again.`);
+}
+function entrySentence(name, problem, remedy) {
+    return `The artifact's entry "${cleanForeignText(name, 200)}" ${problem}, so the artifact was refused: ${remedy}.`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/walk.js
 
 
@@ -17713,6 +17907,115 @@ function describeItemSync(root, path) {
         if (isAbsent(error))
             return undefined;
         throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/spelling.js
+
+
+
+
+/**
+ * Some file systems find a name in other spellings: in upper or lower case, or in another Unicode form. Only the file
+ * system knows which, so two spellings are the same path if they lead to the same inode. On other file systems, the
+ * functions below look at no file before two spellings differ in case or form only.
+ */
+/**
+ * True if two absolute paths are the same path, whether anything is there or not. If nothing is there, they are the
+ * same if the file system would find one when it looks for the other. Does not follow a symlink at their end.
+ */
+function isSamePath(path, other) {
+    if (path === other)
+        return true;
+    if (foldedKey(path) !== foldedKey(other))
+        return false;
+    const [one, another] = [lstatIfPresentSync(path), lstatIfPresentSync(other)];
+    if (one !== undefined || another !== undefined)
+        return isSameItem(one, another);
+    const isSameName = (0,external_node_path_namespaceObject.basename)(path) === (0,external_node_path_namespaceObject.basename)(other) || foldsNames((0,external_node_path_namespaceObject.dirname)(path));
+    return isSameName && isSamePath((0,external_node_path_namespaceObject.dirname)(path), (0,external_node_path_namespaceObject.dirname)(other));
+}
+/**
+ * Returns the rest of an absolute path below a folder: empty for the folder itself, and undefined for a path outside.
+ * Resolves no symlink, so the caller passes real paths.
+ */
+function pathBelow(folder, path) {
+    if (path.startsWith(`${folder}/`))
+        return path.slice(folder.length + 1);
+    const [parts, depth] = [path.split('/'), folder.split('/').length];
+    const isInside = parts.length >= depth && isSamePath(parts.slice(0, depth).join('/'), folder);
+    return isInside ? parts.slice(depth).join('/') : undefined;
+}
+/**
+ * Returns a path inside a tree as the directories of the tree list it, or the path itself if nothing is there. Asks for
+ * one other spelling of each name, and lists a directory only if the file system finds that spelling, too.
+ */
+function asListed(root, path) {
+    let at = root;
+    const listed = path.split('/').map(name => {
+        const found = listedName(at, name);
+        at = `${at}/${found}`;
+        return found;
+    });
+    return listed.join('/');
+}
+/** Returns these paths, and those that a tree lists under another spelling also as they are listed. */
+function withListed(root, paths) {
+    return [...new Set(paths.flatMap(path => [path, asListed(root, path)]))];
+}
+/**
+ * True if the file system finds an existing entry of a directory in other spellings, too; undefined if the name has no
+ * other spelling.
+ */
+function isFoundOtherwise(directory, name) {
+    const others = otherSpellings(name);
+    if (others.length === 0)
+        return undefined;
+    const there = lstatOrNothing(`${directory}/${name}`);
+    return there !== undefined && others.some(other => isSameItem(there, lstatOrNothing(`${directory}/${other}`)));
+}
+function listedName(directory, name) {
+    if (!isFoundOtherwise(directory, name))
+        return name;
+    const names = listOrNothing(directory);
+    if (names.includes(name))
+        return name;
+    return names.find(other => isSamePath(`${directory}/${other}`, `${directory}/${name}`)) ?? name;
+}
+/** True if a directory, or the nearest one above it that can show it, finds its entries in other spellings. */
+function foldsNames(directory) {
+    for (const name of listOrNothing(directory)) {
+        const isFolding = isFoundOtherwise(directory, name);
+        if (isFolding !== undefined)
+            return isFolding;
+    }
+    return (0,external_node_path_namespaceObject.dirname)(directory) !== directory && foldsNames((0,external_node_path_namespaceObject.dirname)(directory));
+}
+/** With the case of each ASCII letter changed, and in the other Unicode form; none for a name without either. */
+function otherSpellings(name) {
+    const swapped = name.replace(/[a-z]/gi, letter => (letter < 'a' ? letter.toLowerCase() : letter.toUpperCase()));
+    const composed = name.normalize('NFC');
+    const spellings = [swapped, composed === name ? name.normalize('NFD') : composed];
+    return spellings.filter(spelling => spelling !== name);
+}
+function isSameItem(one, other) {
+    return one !== undefined && other !== undefined && one.ino === other.ino && one.dev === other.dev;
+}
+/** A spelling that cannot be looked up, for example because it is too long, shows nothing. */
+function lstatOrNothing(path) {
+    try {
+        return lstatIfPresentSync(path);
+    }
+    catch {
+        return undefined;
+    }
+}
+function listOrNothing(directory) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(directory);
+    }
+    catch {
+        return [];
     }
 }
 
@@ -19230,6 +19533,7 @@ function isSameTree(a, b) {
 
 
 
+
 const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
 /**
  * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
@@ -19317,13 +19621,13 @@ function findExposures(root, { us, directories }) {
     const found = new Map();
     if (directories.length === 0)
         return [];
-    const inside = `${walkPath(root).end?.path ?? root}/`;
+    const inside = walkPath(root).end?.path ?? root;
     for (const start of [root, ...directories.map(directory => (0,external_node_path_namespaceObject.join)(root, directory))]) {
         for (const decider of decidersOf(start, us)) {
             const exposure = exposureOf(decider, us);
             if (exposure === undefined || found.has(exposure.path))
                 continue;
-            const isPublic = exposure.isPublic && !exposure.path.startsWith(inside);
+            const isPublic = exposure.isPublic && !pathBelow(inside, exposure.path);
             found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() });
         }
     }
@@ -19568,6 +19872,7 @@ function weighOnHeap(chunk) {
 
 
 
+
 /** Inodes for the journal, the reports and the other records of a deployment. */
 const OWN_INODES = 16;
 /** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
@@ -19616,7 +19921,7 @@ function mountPointsIn(path) {
     if (mountPoints.length === 0)
         return [];
     const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
-    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
+    return mountPoints.filter(point => pathBelow(real, point) !== undefined);
 }
 /**
  * Parses the mount points in the text of `/proc/self/mountinfo`, which writes some bytes in octal. Omits deleted mount
@@ -19641,6 +19946,7 @@ function readMountPoints() {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/snapshots.js
+
 
 
 
@@ -19725,9 +20031,13 @@ function findMovablePaths({ root, keepPaths }) {
         requireRealParents(root, path);
     return kept;
 }
-/** Returns the paths that exist in a directory, except any that is inside another of these paths. */
+/**
+ * Returns the paths that exist in a directory, as they are listed there, except any that is inside another of these
+ * paths.
+ */
 function presentPaths(root, paths) {
-    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
+    const present = paths.filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
+    return outermost(present.map(path => asListed(root, path)));
 }
 /** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
 async function dropShipped(staged, kept) {
@@ -22771,6 +23081,7 @@ function expect(schema, value, rule) {
 
 
 
+
 const INTEGRATION = 'integration.yaml';
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `otherwise`. If
@@ -22782,17 +23093,26 @@ function findPluginsDirectory(layout, known, log) {
     const { recorded } = known;
     const named = findNamedDirectory(layout, known, log);
     const isRecorded = recorded !== undefined && isSameDirectory(layout, named.directory, recorded);
-    return isRecorded ? { ...named, directory: recorded } : named;
+    return { ...named, directory: isRecorded ? recorded : asRecorded(layout, named.directory) };
 }
-/** True if both paths lead to the same directory, for example by a symlink. */
+/** True if both paths lead to the same directory, for example by a symlink or in another spelling. */
 function isSameDirectory(layout, directory, other) {
-    const real = findRealDirectory(layout, directory);
-    return real !== undefined && real === findRealDirectory(layout, other);
+    const [real, otherReal] = [findRealDirectory(layout, directory), findRealDirectory(layout, other)];
+    return real !== undefined && otherReal !== undefined && isSamePath(real, otherReal);
+}
+/**
+ * Returns a directory of plugins in the spelling that this host's record or the default uses, if this host's file
+ * system treats the two spellings as one. Each directory then has one name in the records.
+ */
+function asRecorded(layout, directory) {
+    const names = [...recordedDirectories(readHostRecord(layout)), DEFAULT_PLUGINS_DIRECTORY];
+    const pathOf = (name) => (0,external_node_path_namespaceObject.join)(layout.root, name);
+    return names.find(name => isSamePath(pathOf(name), pathOf(directory))) ?? directory;
 }
 function findNamedDirectory(layout, { input, recorded, otherwise }, log) {
     const { directory, problem } = readHostsDirectory(layout);
     if (input !== undefined) {
-        if (directory !== undefined && directory !== input)
+        if (directory !== undefined && !isSameDirectory(layout, directory, input))
             log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`);
         return { directory: input, isOperators: true };
     }
@@ -22810,7 +23130,7 @@ function warnOfOtherDirectory(layout, directory, log) {
     const { directory: asked, problem } = readHostsDirectory(layout);
     if (problem !== undefined)
         log.warning(`${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`);
-    if (asked === undefined || asked === directory)
+    if (asked === undefined || isSameDirectory(layout, asked, directory))
         return;
     log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`);
 }
@@ -22844,6 +23164,7 @@ function readHostsDirectory({ root }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+
 
 
 
@@ -22942,19 +23263,20 @@ function noticeOthersPaths(removed, origin, log) {
  * of an existing part matters, because services and commands know parts by id alone.
  */
 function verifyProjectPlace(layout, place, claim) {
-    const recorded = new Set();
+    const known = [];
     for (const shelf of ['plugins', 'extensions']) {
         const directory = shelf === place.shelf ? place.directory : usualDirectory(shelf);
-        const known = readPreviousInstall(layout, { id: place.id, shelf, directory });
-        verifyPlace(known, claim, claim.log);
-        if (known.installed !== undefined)
-            recorded.add(findRealPath(layout, placeOf(known.installed)));
+        const previous = readPreviousInstall(layout, { id: place.id, shelf, directory });
+        verifyPlace(previous, claim, claim.log);
+        const path = previous.installed && findRealPath(layout, placeOf(previous.installed));
+        if (path !== undefined)
+            known.push(path);
     }
     for (const other of placesOf(layout, place)) {
         const path = findRealPath(layout, other);
-        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
+        if (path === undefined || known.some(one => isSamePath(one, path)) || !pathExistsSync(path))
             continue;
-        recorded.add(path);
+        known.push(path);
         if (!claim.allowTakeover)
             throw placeTaken(other, 'a part that this action has no record of', claim.chosenBy);
         claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`);
@@ -22964,6 +23286,11 @@ function verifyProjectPlace(layout, place, claim) {
 function placesOf(layout, { id, directory: chosen }) {
     const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
     return directories.map(directory => placeAt(`${directory}/${id}`));
+}
+/** True if two places are, or would be, the same path on this host, or if both lead nowhere. */
+function isSameOnHost(layout, place, other) {
+    const [path, otherPath] = [findRealPath(layout, place), findRealPath(layout, other)];
+    return path === undefined || otherPath === undefined ? path === otherPath : isSamePath(path, otherPath);
 }
 /** Returns the real path of a place, whether anything is there or not; undefined if its directory leads nowhere. */
 function findRealPath(layout, { directory, id }) {
@@ -27464,6 +27791,8 @@ function expectVersion(healthcheck, version) {
 
 
 
+
+
 /** The maximum number of added paths that are listed: a service may have written millions. */
 const MAX_ADDED = 10_000;
 /**
@@ -27485,30 +27814,91 @@ async function compareTree(tree, record, signal) {
     return difference;
 }
 /**
- * Compares as `compareTree` does, and yields the differences in the order of their paths. If there is no directory,
- * every recorded path counts as missing.
+ * Compares as `compareTree` does, and yields the differences in the order of their paths; on a file system that ignores
+ * case, the added paths come last. If there is no directory, every recorded path counts as missing.
  */
 async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, record, signal) {
     signal?.throwIfAborted();
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
-    const isKept = isBelow(keepPaths);
+    const [isKept, respelled] = [keptTest({ root, keepPaths }), new RespelledItems(root)];
     for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory, onStamp }))) {
         if (slice.isOver())
             await slice.giveBack();
         if (recorded === undefined) {
-            if (found !== undefined && !isCache(found.path))
+            if (found !== undefined && !isCache(found.path) && !respelled.holdBack(found))
                 yield { recorded, found };
-        }
-        else if (isKept(recorded.path))
             continue;
-        else if (found === undefined)
+        }
+        if (isKept(recorded.path))
+            continue;
+        const item = found ?? respelled.find(recorded.path);
+        if (item === undefined)
             yield { recorded, found };
         else {
             // Most files need not be read, and awaiting each result would take longer than the comparison.
-            const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }));
+            const isSame = compareStates(recorded, item) ?? (await hasSameBytes(recorded, item, { root, digester }));
             if (!isSame)
-                yield { recorded, found };
+                yield { recorded, found: item };
         }
+    }
+    for (const found of respelled.added())
+        yield { recorded: undefined, found };
+}
+/** Returns a test for the kept paths of a tree and all paths below them, also as the tree lists them. */
+function keptTest({ root, keepPaths }) {
+    return isBelow(withListed(root, keepPaths));
+}
+/** The maximum number of unrecorded items that are held back. */
+const MAX_HELD = 10_000;
+const compare_NON_ASCII = /[^\p{ASCII}]/u;
+/**
+ * The items that a tree lists in another spelling than the record does, although the file system finds them in the
+ * recorded one. On a file system that distinguishes all spellings, costs one call for each missing item, and one for
+ * the first unrecorded item.
+ */
+class RespelledItems {
+    #root;
+    /** Whether the file system ignores case; undefined while this is not known. */
+    #isFolding;
+    #held = [];
+    #recorded = [];
+    constructor(root) {
+        this.#root = root;
+    }
+    /** Returns the item that the file system finds at a recorded path, without following a symlink on the way. */
+    find(path) {
+        const item = describeItemSync(this.#root, path);
+        // Without a stamp, the item is a directory, or cannot be examined.
+        if (item === undefined || item.stamp === '' || !this.#isReached(path))
+            return undefined;
+        this.#recorded.push(path);
+        return item;
+    }
+    /** Holds back an unrecorded item that could be a recorded one in another spelling. Returns whether it did. */
+    holdBack(item) {
+        if (this.#held.length >= MAX_HELD || !this.#isFoundOtherwise(item.path))
+            return false;
+        this.#held.push(item);
+        return true;
+    }
+    /** Returns the items held back that are no recorded items. Call this method when all pairs have been compared. */
+    added() {
+        const keys = Map.groupBy(this.#recorded, foldedKey);
+        const isRecorded = ({ path }) => keys.get(foldedKey(path))?.some(recorded => isSamePath(this.#at(path), this.#at(recorded))) === true;
+        return this.#held.filter(item => !isRecorded(item));
+    }
+    #isFoundOtherwise(path) {
+        this.#isFolding ??= isFoundOtherwise(this.#root, path);
+        return this.#isFolding === true || (compare_NON_ASCII.test(path) && isFoundOtherwise(this.#root, path) === true);
+    }
+    /** True if every directory above the path is a real directory of the tree. */
+    #isReached(path) {
+        const parts = path.split('/').slice(0, -1);
+        const above = ['', ...parts.map((_, index) => `/${parts.slice(0, index + 1).join('/')}`)];
+        return above.every(folder => lstatIfPresentSync(`${this.#root}${folder}`)?.isDirectory() === true);
+    }
+    #at(path) {
+        return `${this.#root}/${path}`;
     }
 }
 /** Returns the type of entry found instead of a directory; undefined if the path is a directory. */
@@ -27600,7 +27990,7 @@ class TreeStamps {
         try {
             if (!(0,external_node_fs_namespaceObject.lstatSync)(root).isDirectory())
                 return false;
-            const isKept = isBelow(keepPaths);
+            const isKept = keptTest({ root, keepPaths });
             if ((0,external_node_fs_namespaceObject.readdirSync)(root).filter(name => !isKept(name)).length !== this.#inRoot)
                 return false;
             for (const { path, stamp } of this.#seen) {
@@ -27629,7 +28019,7 @@ async function findStrayCaches({ root, keepPaths }, record, signal) {
     const slice = new TimeSlice(signal);
     const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf));
     const strays = new Set();
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
         if (slice.isOver())
             await slice.giveBack();
         if (recorded !== undefined || found === undefined || !isCache(found.path))
@@ -27661,7 +28051,7 @@ const MAX_LINKS = 40;
 async function describeTree({ root, keepPaths }, record, signal) {
     let room = compare_MAX_BYTES;
     const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
         if (slice.isOver())
             await slice.giveBack();
         if (found === undefined || (recorded === undefined && isCache(found.path)))
@@ -27694,6 +28084,7 @@ function digestBehind(link, byPath) {
 ;// CONCATENATED MODULE: external "node:string_decoder"
 const external_node_string_decoder_namespaceObject = require("node:string_decoder");
 ;// CONCATENATED MODULE: ./build/install/trees/record.js
+
 
 
 
@@ -27846,7 +28237,8 @@ function* linkItems({ files, symlinks }, stampOf) {
  * that folder.
  */
 function stagedItems({ tree, staged }, keepPaths) {
-    return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
+    const kept = withListed(staged, keepPaths);
+    return itemsOf(tree, kept, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
 }
 /**
  * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
@@ -29923,6 +30315,7 @@ function treeBelow({ files, symlinks, directories }, folder) {
 
 
 
+
 const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
 const DEFAULT_ENTRY_POINT = 'src/main.py';
 const LEFT_OUT_PARTS = new Set([
@@ -29967,8 +30360,8 @@ async function buildPluginSig({ id, staged, pluginYaml }, secret) {
  */
 function isCovered(path, plugin) {
     const directory = entryDirectory(plugin);
-    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
-    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
+    const isInside = directory === '.' || `${path}/`.startsWith(`${directory}/`);
+    return (isInside || directory.startsWith(`${path}/`)) && isSigned(path);
 }
 function entryDirectory(plugin) {
     const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
@@ -30020,9 +30413,10 @@ async function signForHost(plugin, secret) {
     }
     warnOfKept(plugin);
     const text = await buildPluginSig(plugin, secret);
+    const isShipped = isBelow(withListed(staged, ['plugin.sig']));
+    const isOther = ({ path }) => !isShipped(path);
     await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
     await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
     const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
     const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
     return {
@@ -30057,7 +30451,9 @@ function warnOfUnsigned({ id, pluginYaml, log }) {
 /** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
 function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }) {
     const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
-    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
+    const kept = withListed(staged, keepPaths)
+        .filter(path => isCovered(path, pluginYaml))
+        .filter(isPresent);
     if (kept.length === 0)
         return;
     log.warning(`The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
@@ -30090,6 +30486,7 @@ function plugin_sig_notAPlugin(found) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/drift.js
+
 
 
 
@@ -30242,7 +30639,7 @@ async function isAddedToSigned({ layout, keepPaths }, part) {
     const pluginYaml = readPluginYaml(part.staged);
     if (!needsPluginSig(pluginYaml))
         return false;
-    const isKept = isBelow(keepPaths);
+    const isKept = isBelow(withListed(installPath(layout, part), keepPaths));
     const found = await signedFiles(installPath(layout, part), pluginYaml);
     return found.some(path => !shipped.has(path) && !isKept(path));
 }
@@ -30251,7 +30648,7 @@ function isRecordedTree({ layout, keepPaths }, part, installed) {
     const record = readTreeRecord(layout, installed);
     if (record === undefined)
         return false;
-    const items = itemsOf(part.tree, keepPaths);
+    const items = itemsOf(part.tree, withListed(part.staged, keepPaths));
     for (const recorded of record)
         if (!isUnchangedItem(recorded, items.next().value))
             return false;
@@ -30262,12 +30659,12 @@ function isUnchangedItem(recorded, item) {
 }
 async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
     const { pluginSecretKey } = request;
+    const installed = installPath(layout, place);
     // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
-    if (keepPaths.includes(PLUGIN_YAML))
+    if (withListed(installed, keepPaths).includes(PLUGIN_YAML))
         return undefined;
     if (tree.find(PLUGIN_YAML) === undefined)
         return tree;
-    const installed = installPath(layout, place);
     try {
         const pluginYaml = readRecordedYaml(installed, tree.find);
         if (pluginYaml === undefined)
@@ -31171,6 +31568,7 @@ function removalOf(part) {
 
 
 
+
 /**
  * Seeds `<directory>/<id>.env` from a template in this part or in another part on the same shelf. The template's path,
  * `from`, begins with the name of that part. The file has mode 0600 from its first byte, and is written completely or
@@ -31271,7 +31669,7 @@ function willLackInjectedEnv({ layout, keepPaths }, part) {
     const tree = treePathOf(layout, part);
     const sources = [tree, installPath(layout, part), part.leftBehind];
     const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, INJECTED)));
-    return !isThere && isSeedable(keepPaths, part) && !hasSignature(tree);
+    return !isThere && isSeedable({ layout, keepPaths }, part) && !hasSignature(tree);
 }
 /**
  * Creates, with this text, the settings file that the host framework injects into an installed plugin. Does nothing if
@@ -31295,7 +31693,7 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
             tools.log.warning(`${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only ${target}: make the values equal, or remove ${target}, so that the next deployment creates it again.`);
         return false;
     }
-    const canSeed = isSeedable(keepPaths, part);
+    const canSeed = isSeedable({ layout, keepPaths }, part);
     if (!canSeed || hasSignature(installPath(layout, part))) {
         const why = canSeed
             ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
@@ -31312,8 +31710,9 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
     tools.log.info(`${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects only the settings in ${target}.`);
     return true;
 }
-function isSeedable(keepPaths, { environment }) {
-    return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
+function isSeedable({ layout, keepPaths }, part) {
+    const [folder, path] = [installPath(layout, part), injectedEnvPath(layout, part)];
+    return part.environment.injectsEnv === true && keepPaths.some(kept => isSamePath((0,external_node_path_namespaceObject.join)(folder, kept), path));
 }
 /** Returns the path of a part's new tree before the steps run. */
 function treePathOf(layout, part) {
@@ -34154,195 +34553,6 @@ function decodeBase64(text, length) {
 
 ;// CONCATENATED MODULE: external "node:zlib"
 const external_node_zlib_namespaceObject = require("node:zlib");
-;// CONCATENATED MODULE: ./build/core/archive/planned-tree.js
-
-
-
-const NO_CHILDREN = new Map();
-/**
- * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
- * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
- * as one name.
- */
-class PlannedTree {
-    top;
-    #platform;
-    #count = 0;
-    #directories = 0;
-    /** The entered directories by their paths with a slash, so that the depth of a directory costs nothing. */
-    #entered = new Map();
-    constructor(platform) {
-        this.#platform = platform;
-        const top = { path: '', name: '', level: 0, type: 'directory', entry: undefined, children: new Map() };
-        this.top = Object.assign(top, { parent: top });
-    }
-    /** The number of files, directories and symlinks, listed and implied, without the top. */
-    get count() {
-        return this.#count;
-    }
-    /** True if there are only directories. */
-    get hasNoFiles() {
-        return this.#count === this.#directories;
-    }
-    /**
-     * Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive` for an entry
-     * that cannot exist next to the earlier ones.
-     */
-    add(path, listed) {
-        const nameAt = path.lastIndexOf('/') + 1;
-        const parent = this.#enter(path.slice(0, nameAt), path);
-        const there = this.find(parent, path.slice(nameAt));
-        return there === undefined ? this.#create(parent, path, listed) : this.#unite(there, path, listed);
-    }
-    /** Returns a directory's child with this name, or with a name that the platform may treat as equal. */
-    find(directory, name) {
-        return directory.children.get(this.#keyOf(name));
-    }
-    /**
-     * Yields everything below a directory: each directory before its contents, and the contents by name. This is the
-     * order of the tree digest, found without comparing whole paths.
-     */
-    *inOrder(directory) {
-        // Not recursive: a generator inside a generator costs a step for each level and node.
-        const rest = [lastFirst(directory)];
-        for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
-            const node = siblings.pop();
-            if (node === undefined)
-                rest.pop();
-            else {
-                yield node;
-                if (node.children.size > 0)
-                    rest.push(lastFirst(node));
-            }
-        }
-    }
-    /**
-     * Returns the directory at `path`, which ends with a slash unless it is empty; creates the directory and its parents
-     * if necessary. `below` is the path of the entry that needs the directory.
-     */
-    #enter(path, below) {
-        if (path === '')
-            return this.top;
-        const known = this.#entered.get(path);
-        if (known !== undefined)
-            return known;
-        const parent = this.#enter(path.slice(0, path.lastIndexOf('/', path.length - 2) + 1), below);
-        const directory = this.#enterChild(parent, path.slice(0, -1), below);
-        this.#entered.set(path, directory);
-        return directory;
-    }
-    #enterChild(parent, path, below) {
-        const name = nameIn(path);
-        const there = this.find(parent, name);
-        if (there === undefined)
-            return this.#create(parent, path, { type: 'directory', entry: undefined });
-        if (there.type !== 'directory')
-            throw unsafeEntry(below, `is below "${there.path}", which is a ${there.type}`);
-        if (there.name === name)
-            return there;
-        throw unsafeEntry(below, `is in "${name}", which is the same name as "${there.path}" on this platform`);
-    }
-    #create(parent, path, { type, entry }) {
-        const name = nameIn(path);
-        const children = type === 'directory' ? new Map() : NO_CHILDREN;
-        const node = { path, name, parent, level: parent.level + 1, type, entry, children };
-        parent.children.set(this.#keyOf(name), node);
-        this.#count += 1;
-        if (type === 'directory')
-            this.#directories += 1;
-        return node;
-    }
-    /**
-     * Completes an implied directory, because a directory may be listed after its children. Refuses any other entry whose
-     * name is taken.
-     */
-    #unite(there, path, { type, entry }) {
-        if (there.path !== path)
-            throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`);
-        if (there.type !== type)
-            throw unsafeEntry(path, `is both a ${there.type} and a ${type}`);
-        if (there.entry !== undefined)
-            throw unsafeEntry(path, 'is listed twice');
-        there.entry = entry;
-        return there;
-    }
-    #keyOf(name) {
-        return comparisonKey(name, this.#platform);
-    }
-}
-function nameIn(path) {
-    return path.slice(path.lastIndexOf('/') + 1);
-}
-function lastFirst({ children }) {
-    return [...children.values()].sort((a, b) => comparePaths(b.name, a.name));
-}
-const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$) *(?:\.|$)/i;
-const WINDOWS_FORBIDDEN = /[<>:"|?*]/;
-const WINDOWS_DROPPED_END = /[. ]$/;
-const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu;
-const NON_ASCII = /[^\p{ASCII}]/u;
-/** Returns why the platform would not keep a path component as it is written; undefined if it would. */
-function platformNameProblem(component, platform) {
-    if (platform === 'win32')
-        return windowsProblem(component);
-    if (platform === 'darwin')
-        return macosProblem(component);
-    return undefined;
-}
-/**
- * Returns a key that two paths share if they may be the same file on the platform. Keys are in Unicode's NFC. On
- * Windows and macOS, they ignore case. On macOS, they also ignore the characters that macOS ignores. The slashes stay,
- * so that the key of a path begins with the keys of its parents.
- */
-function comparisonKey(path, platform) {
-    const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path;
-    if (platform === 'win32')
-        return foldCase(composed);
-    if (platform === 'darwin')
-        return foldCase(composed.replace(MACOS_IGNORED, ''));
-    return composed;
-}
-function windowsProblem(component) {
-    if (WINDOWS_DEVICE.test(component))
-        return 'has a name that Windows reserves for a device';
-    if (WINDOWS_FORBIDDEN.test(component))
-        return 'has a character in its name that Windows does not allow';
-    if (WINDOWS_DROPPED_END.test(component))
-        return 'has a name ending in a dot or space, which Windows drops';
-    return undefined;
-}
-function macosProblem(component) {
-    if (component.includes(':'))
-        return 'has a colon in its name, which macOS reads as a slash';
-    if (component.toLowerCase() === '..namedfork')
-        return 'has a name that macOS reserves for resource forks';
-    return undefined;
-}
-/**
- * Converts to upper case first, which also unites names that differ only in lower case (`\u00df` and `ss`, the two
- * lower-case sigmas).
- */
-function foldCase(text) {
-    return text.toUpperCase().toLowerCase().normalize('NFC');
-}
-/** Returns an ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
-function unsafeEntry(name, problem) {
-    const remedy = 'the publisher must correct the entry and publish the artifact again';
-    return new ArchiveError('unsafe_archive', entrySentence(name, problem, remedy));
-}
-/** Returns an ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
-function invalidEntry(name, problem, cause) {
-    const options = cause === undefined ? {} : { cause };
-    return new ArchiveError('invalid_archive', entrySentence(name, problem, 'the publisher must pack it again'), options);
-}
-/** Returns an ArchiveError `invalid_archive` about the whole archive. */
-function invalidArchive(problem) {
-    return new ArchiveError('invalid_archive', `The archive is damaged or misleading (${problem}), so it was refused: the publisher must pack it again.`);
-}
-function entrySentence(name, problem, remedy) {
-    return `The artifact's entry "${cleanForeignText(name, 200)}" ${problem}, so the artifact was refused: ${remedy}.`;
-}
-
 ;// CONCATENATED MODULE: external "node:buffer"
 const external_node_buffer_namespaceObject = require("node:buffer");
 ;// CONCATENATED MODULE: ./build/core/archive/policy.js
@@ -35914,6 +36124,7 @@ function countMagic(bytes) {
 
 
 
+
 /**
  * Checks that a plugin can be in the directory chosen for it. A directory other than `plugins` must lead neither to
  * `extensions` nor to `.hub-deploy`, and may lead out of the project root only if the operator chose it. A publisher's
@@ -35929,7 +36140,7 @@ function verifyDestination(layout, destination) {
     requireInside(layout, destination);
     if (chosenBy === 'publisher')
         refuseForeignDirectory(layout, target);
-    if (row === undefined || !isSamePlace(target, placeOf(row)))
+    if (row === undefined || !isSameOnHost(layout, target, placeOf(row)))
         refuseBelowPart(layout, destination);
     refuseNesting(layout, destination);
     if (row === undefined)
@@ -35961,7 +36172,7 @@ function movesTo(layout, { target, chosenBy, origin }) {
     if (row === undefined)
         return [];
     const old = placeOf(row);
-    if (findRealPath(layout, old) === findRealPath(layout, target))
+    if (isSameOnHost(layout, old, target))
         return [];
     const paths = [
         ...('version' in row ? [{ from: installPath(layout, old), to: installPath(layout, target) }] : []),
@@ -35978,7 +36189,8 @@ function requireInside(layout, { target: { directory }, chosenBy }) {
     if (directory === DEFAULT_PLUGINS_DIRECTORY)
         return;
     const real = realDirectory(layout, directory);
-    const inside = (0,external_node_path_namespaceObject.relative)((0,external_node_fs_namespaceObject.realpathSync)(layout.root), real);
+    const root = (0,external_node_fs_namespaceObject.realpathSync)(layout.root);
+    const inside = pathBelow(root, real) ?? (0,external_node_path_namespaceObject.relative)(root, real);
     if (pluginsDirectorySchema.safeParse(inside).success)
         return;
     if (chosenBy === 'operator' && inside.startsWith('../'))
@@ -35987,8 +36199,10 @@ function requireInside(layout, { target: { directory }, chosenBy }) {
 }
 /** A publisher must not add plugins to a directory that has another purpose, such as the host framework's source. */
 function refuseForeignDirectory(layout, { directory }) {
-    const found = (0,external_node_path_namespaceObject.relative)(layout.root, nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory)));
-    if (found === '' || knownDirectories(layout).includes(directory) || hasMovedPlugin(layout, directory))
+    const path = (0,external_node_path_namespaceObject.join)(layout.root, directory);
+    const found = (0,external_node_path_namespaceObject.relative)(layout.root, nearestDirectory(path));
+    const isKnown = knownDirectories(layout).some(known => isSamePath((0,external_node_path_namespaceObject.join)(layout.root, known), path));
+    if (found === '' || isKnown || hasMovedPlugin(layout, directory))
         return;
     throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists and is not known to be for plugins. Nothing was changed. If it is for plugins, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
 }
@@ -36006,9 +36220,9 @@ function refuseBelowPart(layout, { target: { directory }, chosenBy }) {
     const path = realDirectory(layout, directory);
     for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
         const other = findRealDirectory(layout, shelf);
-        if (other === undefined || !isInside(path, other))
+        const [id] = (other && pathBelow(other, path))?.split('/') ?? [];
+        if (id === undefined || id === '')
             continue;
-        const [id] = (0,external_node_path_namespaceObject.relative)(other, path).split('/');
         throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. A plugins directory must not be below ${shelf}: ${CHOOSE_ANOTHER[chosenBy]}.`);
     }
 }
@@ -36017,12 +36231,14 @@ function refuseNesting(layout, { target, chosenBy }) {
     const path = realPath(layout, target);
     for (const row of readInstalled(layout)) {
         const place = placeOf(row);
-        if (placeName(place) === placeName(target) && isSamePlace(place, target))
-            continue;
         const other = realPath(layout, place);
-        if (path !== other && !isInside(path, other) && !isInside(other, path))
+        const isSame = isSamePath(path, other);
+        if (isSame && placeName(place) === placeName(target))
             continue;
-        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isInside(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`);
+        const isBelow = pathBelow(other, path) !== undefined;
+        if (!isBelow && pathBelow(path, other) === undefined)
+            continue;
+        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${isSame ? 'in the same place' : isBelow ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`);
     }
 }
 /**
@@ -36042,14 +36258,12 @@ function refuseOccupied(layout, { target, chosenBy, allowTakeover }) {
         return;
     throw new DeploymentError('place_taken', `${placePath(target)} is taken: this action has no record of what is there, and you did not choose this directory. Move ${path} away${REPLACE[chosenBy]}. Nothing was changed.`);
 }
-function isInside(path, other) {
-    return path.startsWith(`${other}/`);
-}
 function realPath(layout, { directory, id }) {
     return (0,external_node_path_namespaceObject.join)(realDirectory(layout, directory), id);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
+
 
 
 
@@ -36188,11 +36402,12 @@ async function buildPart(deployment, extracted) {
     const part = { ...target.place, version, artifactSha256: verified.sha256, environment, previous };
     const { keepPaths } = deployment;
     if ('identity' in content) {
-        bindToFiles(plan, path => hasRegularFile(content, path), keepPaths);
+        const installed = installPath(deployment.layout, target.place);
+        bindToFiles(plan, path => hasRegularFile(content, path), withListed(installed, keepPaths));
         noticeNoSigning(deployment);
         return { ...part, intact: content.identity };
     }
-    bindToFiles(plan, pathTest(content.tree.files), keepPaths);
+    bindToFiles(plan, pathTest(content.tree.files), withListed(content.staged, keepPaths));
     const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) };
     const isSame = previous.installed?.artifact_sha256 === verified.sha256 && isInstalledVersion(target, version);
     return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed;
@@ -37707,6 +37922,7 @@ function parseTokenHost(text) {
 
 
 
+
 /** The runner passes an empty string for a secret that does not exist, or that this run cannot read. */
 const EMPTY_SECRET = 'has no value (is the secret defined in this repository or environment?)';
 /**
@@ -37927,8 +38143,8 @@ function readStart(path, maxBytes) {
  */
 function readStartInside(workspace, path, maxBytes) {
     const resolved = (0,external_node_path_namespaceObject.resolve)(workspace, path);
-    const inside = (0,external_node_path_namespaceObject.relative)(workspace, resolved);
-    if (inside === '..' || inside.startsWith(`..${external_node_path_namespaceObject.sep}`) || (0,external_node_path_namespaceObject.isAbsolute)(inside))
+    const inside = pathBelow((0,external_node_path_namespaceObject.resolve)(workspace), resolved);
+    if (inside === undefined)
         return readStart(resolved, maxBytes);
     try {
         return inputs_readBytes(openBelowSync(workspace, inside), maxBytes + 1);
@@ -41461,6 +41677,7 @@ function firstComponents(path, count) {
 
 
 
+
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
  * rules and by the part's `sha256`, if the signed manifest gives one. Returns a map from the name of each part to the
@@ -41544,8 +41761,8 @@ function isStubFile({ path }) {
 /**
  * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
  * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even if it
- * is plugin.yaml. Two names count as the same if this platform may treat them as one. Leaves out a stub's symlinks,
- * because they could now lead elsewhere.
+ * is plugin.yaml. Two names count as the same if this platform or file system may treat them as one. Leaves out a
+ * stub's symlinks, because they could now lead elsewhere.
  */
 async function layOverStub(fetched, stub, slice) {
     const { symlinks } = fetched.tree;
@@ -41553,7 +41770,8 @@ async function layOverStub(fetched, stub, slice) {
     const folders = new Map(fetched.tree.directories.map(path => [parts_keyOf(path), path]));
     const isFree = ({ path }) => {
         const isFolderFree = (folder) => !taken.has(parts_keyOf(folder)) && isFreeFor(folders, folder);
-        return !taken.has(parts_keyOf(path)) && !folders.has(parts_keyOf(path)) && foldersAbove(path).every(isFolderFree);
+        const isKeyFree = !taken.has(parts_keyOf(path)) && !folders.has(parts_keyOf(path)) && foldersAbove(path).every(isFolderFree);
+        return isKeyFree && asListed(fetched.staged, path) === path;
     };
     const files = stub.tree.files.filter(file => isStubFile(file) && isFree(file));
     await slice.forEach(files, ({ path }) => {
@@ -42307,6 +42525,7 @@ class TarParts {
 
 
 
+
 /** The path of the plan, relative to the project's root. */
 const BUNDLED_PLAN = 'deployment/install.yaml';
 /**
@@ -42401,7 +42620,7 @@ async function extractNeeded(deployment, opened, folder) {
     if (installed !== undefined) {
         const content = (0,external_node_path_namespaceObject.join)(folder, 'manifest-and-plan');
         const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN });
-        if (isAllInstalled(content, installed)) {
+        if (isAllInstalled(deployment.layout, content, installed)) {
             deployment.tools.log.did('only manifest and plan: the parts came from these bytes, and no file is missing or changed');
             return { content, tree, installed, intact: installed };
         }
@@ -42464,8 +42683,8 @@ const MAX_LISTED_PARTS = 20;
  * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
  * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
  */
-async function verifyProject({ request, tools, record }, version, extracted) {
-    const manifest = parseManifest(readManifest(extracted.content));
+async function verifyProject({ layout, request, tools, record }, version, extracted) {
+    const manifest = readManifest(layout, extracted.content);
     verifyManifest(manifest, { projectId: request.projectId, version });
     refuseUnexpected(manifest, request.projectIds);
     if (extracted.installed === undefined)
@@ -42492,14 +42711,19 @@ function refuseUnexpected({ parts }, allowed) {
     throw new ArtifactError('unexpected_part', `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why. To accept a part, add its id to project-ids.`);
 }
 /**
- * Returns the text of `manifest.json` in the folder `content`. Throws ArtifactError `invalid_manifest` if there is no
- * such file, or if the file is too large.
+ * Reads `manifest.json` in the folder `content`. Each part gets its directory in the spelling that this host's record
+ * uses. Throws as `parseManifest` does, and ArtifactError `invalid_manifest` if there is no such file, or if the file
+ * is too large.
  */
-function readManifest(content) {
+function readManifest(layout, content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
-    if (text !== undefined)
-        return text;
-    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. The publisher must correct this and seal the project again.`);
+    if (text === undefined)
+        throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. The publisher must correct this and seal the project again.`);
+    const manifest = parseManifest(text);
+    return {
+        ...manifest,
+        parts: manifest.parts.map(part => ({ ...part, directory: asRecorded(layout, part.directory) })),
+    };
 }
 const SHELVES = ['plugins', 'extensions'];
 /** Returns the installed parts of a project, of any version, according to this action's record. */
@@ -42543,12 +42767,13 @@ async function findInstalledParts(deployment, sha256) {
  * True if `installed` contains every part that the plan in this folder installs, each in the directory that the
  * manifest names. False if any part has a source that may have changed, or if the plan or the manifest cannot be read.
  */
-function isAllInstalled(content, installed) {
+function isAllInstalled(layout, content, installed) {
     try {
         const steps = readBundledPlan(content).steps.filter(isInstallStep);
-        const { parts, pluginsDirname } = parseManifest(readManifest(content));
-        const isInPlace = (tree) => tree !== undefined && (tree.place.shelf === 'extensions' || tree.place.directory === pluginsDirname);
-        const isAll = steps.every(step => isInPlace(installed.get(placeOfInstall(step))));
+        const { parts } = readManifest(layout, content);
+        const places = new Map(parts.map(part => [placeName(part), part]));
+        const isInPlace = (name) => places.get(name)?.directory === installed.get(name)?.place.directory;
+        const isAll = steps.map(placeOfInstall).every(name => installed.has(name) && isInPlace(name));
         return isAll && parts.filter(isSourced).every(({ source }) => isFixed(source));
     }
     catch {
@@ -42557,6 +42782,8 @@ function isAllInstalled(content, installed) {
 }
 
 ;// CONCATENATED MODULE: ./build/project/plan.js
+
+
 
 
 
@@ -42654,7 +42881,8 @@ function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
         verifySources(ready.bound.steps, manifest);
         const hasFile = fileTestOf(manifest, project);
         const later = new Set(manifest.parts.filter(isSourced).map(placeName));
-        verifyTemplates(ready.bound.steps, keepPaths, from => later.has(placeOfTemplate(from)) || hasFile(from));
+        const kept = manifest.parts.flatMap(part => withListed((0,external_node_path_namespaceObject.join)(project.content, part.folder), keepPaths));
+        verifyTemplates(ready.bound.steps, kept, from => later.has(placeOfTemplate(from)) || hasFile(from));
         return ready;
     });
 }
@@ -44031,6 +44259,7 @@ function describeSnapshot({ version, modified }) {
 
 
 
+
 const NO_SETTINGS = { required: [], optional: [] };
 /**
  * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
@@ -44055,7 +44284,8 @@ function* plan_parseSources({ plan: planFile, hostConfig: file }) {
 async function orderRollback(rollback, target, files) {
     const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }));
     const { steps, skipped } = await readySteps(rollback, target, files);
-    verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from));
+    const kept = parts.flatMap(part => withListed(rootOf(rollback, part), rollback.keepPaths));
+    verifyTemplates(steps, kept, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
     // The project's publisher has chosen the ids. As in a deployment, these ids must not reach other services.
     if (origin.contract === 'project') {
@@ -44110,17 +44340,19 @@ function bindToProject({ origin, version, parts }, plan) {
     throw new PlanError([problemAt(plan.positions.steps, message)]);
 }
 /** A plugin names its settings in its own plugin.yaml, which is in the snapshot or, if the part stays, in its place. */
-function readEnvironment({ layout }, part) {
+function readEnvironment(rollback, part) {
     if (part.shelf !== 'plugins')
         return NO_SETTINGS;
-    const root = part.retained === undefined ? installPath(layout, part) : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
     try {
-        return environmentOf(readPluginYaml(root));
+        return environmentOf(readPluginYaml(rootOf(rollback, part)));
     }
     catch {
         // A project's plugin may have no plugin.yaml.
         return NO_SETTINGS;
     }
+}
+function rootOf({ layout }, part) {
+    return part.retained === undefined ? installPath(layout, part) : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
 }
 function hasTemplate({ layout }, parts, from) {
     const [shelf, id, ...path] = from.split('/');
@@ -44201,9 +44433,9 @@ async function verifySnapshots(rollback, { parts }) {
  */
 function verifyRestoredVersion({ layout, request }, part) {
     const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained);
-    if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML))
-        return;
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+    if (!isOwn || isBelow(withListed(root, part.keepPaths))(PLUGIN_YAML))
+        return;
     const { version } = readPluginYaml(root);
     if (version !== undefined && !isSameVersion(version, part.version))
         throw otherVersion(layout.installed, { root, recorded: part.version, found: version });
@@ -44838,14 +45070,13 @@ function readRecord(layout, activity) {
 }
 function findUnrecorded({ root }, rows) {
     const places = rows.map(placeOf);
-    const recorded = places.map(placePath);
-    const known = new Set([
-        usualDirectory('plugins'),
-        usualDirectory('extensions'),
-        ...places.map(part => part.directory),
-    ]);
-    const found = [...known].flatMap(directory => pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? directoriesIn(root, directory) : []);
-    return found.filter(path => !recorded.some(isBelow([path]))).toSorted();
+    const recorded = places.map(place => (0,external_node_path_namespaceObject.join)(root, placePath(place)));
+    const known = [...places.map(part => part.directory), usualDirectory('plugins'), usualDirectory('extensions')];
+    const isFirst = (directory, index) => known.findIndex(other => isSamePath((0,external_node_path_namespaceObject.join)(root, other), (0,external_node_path_namespaceObject.join)(root, directory))) === index;
+    const found = known
+        .filter(isFirst)
+        .flatMap(directory => (pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? directoriesIn(root, directory) : []));
+    return found.filter(path => !recorded.some(part => pathBelow((0,external_node_path_namespaceObject.join)(root, path), part) !== undefined)).toSorted();
 }
 function directoriesIn(root, directory) {
     const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, directory), { withFileTypes: true });

@@ -149,8 +149,8 @@ function isStubFile({ path }: { readonly path: string }): boolean {
 /**
  * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
  * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even if it
- * is plugin.yaml. Two names count as the same if this platform or file system may treat them as one. Leaves out a stub's symlinks,
- * because they could now lead elsewhere.
+ * is plugin.yaml. Two names count as the same if this platform or file system may treat them as one. Leaves out a
+ * stub's symlinks, because they could now lead elsewhere.
  */
 export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: TimeSlice): Promise<PlacedTree> {
   const { symlinks } = fetched.tree

@@ -318,15 +318,16 @@ function refuseUnexpected({ parts }: Manifest, allowed: readonly string[] | unde
  */
 function readManifest(layout: Layout, content: string): Manifest {
   const text = tryReadSmallFileSync(join(content, 'manifest.json'), MAX_MANIFEST_BYTES)
-  if (text !== undefined) {
-    const manifest = parseManifest(text)
-    const parts = manifest.parts.map(part => ({ ...part, directory: asRecorded(layout, part.directory) }))
-    return { ...manifest, parts }
+  if (text === undefined)
+    throw new ArtifactError(
+      'invalid_manifest',
+      `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. The publisher must correct this and seal the project again.`,
+    )
+  const manifest = parseManifest(text)
+  return {
+    ...manifest,
+    parts: manifest.parts.map(part => ({ ...part, directory: asRecorded(layout, part.directory) })),
   }
-  throw new ArtifactError(
-    'invalid_manifest',
-    `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. The publisher must correct this and seal the project again.`,
-  )
 }
 
 const SHELVES = ['plugins', 'extensions'] as const

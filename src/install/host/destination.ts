@@ -6,7 +6,7 @@ import { listAll } from '../../core/text.ts'
 import { isSamePath, pathBelow } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placeName, placeOf, placePath, settingsPath } from './layout.ts'
-import { isSameDirectory, knownDirectories } from './plugins-directory.ts'
+import { knownDirectories } from './plugins-directory.ts'
 import { CHOOSE_ANOTHER, type Chooser, isSameOnHost, KEEP_PREVIOUS, presentRow } from './previous-install.ts'
 import { findInstalled, readHostRecord, readInstalled } from './record.ts'
 import { isFrom, type Origin, type RemovedRow } from './rows.ts'
@@ -110,8 +110,9 @@ function requireInside(layout: Layout, { target: { directory }, chosenBy }: Dest
 
 /** A publisher must not add plugins to a directory that has another purpose, such as the host framework's source. */
 function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
-  const found = relative(layout.root, nearestDirectory(join(layout.root, directory)))
-  const isKnown = knownDirectories(layout).some(known => isSameDirectory(layout, known, directory))
+  const path = join(layout.root, directory)
+  const found = relative(layout.root, nearestDirectory(path))
+  const isKnown = knownDirectories(layout).some(known => isSamePath(join(layout.root, known), path))
   if (found === '' || isKnown || hasMovedPlugin(layout, directory)) return
   throw new DeploymentError(
     'place_taken',

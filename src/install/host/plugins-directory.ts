@@ -46,7 +46,7 @@ export function findPluginsDirectory(layout: Layout, known: KnownDirectories, lo
 }
 
 /** True if both paths lead to the same directory, for example by a symlink or in another spelling. */
-export function isSameDirectory(layout: Layout, directory: string, other: string): boolean {
+function isSameDirectory(layout: Layout, directory: string, other: string): boolean {
   const [real, otherReal] = [findRealDirectory(layout, directory), findRealDirectory(layout, other)]
   return real !== undefined && otherReal !== undefined && isSamePath(real, otherReal)
 }

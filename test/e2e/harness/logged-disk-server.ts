@@ -3,8 +3,9 @@ import { DiskLogWriter } from './disk-log.ts'
 import { type FuseAnswer, initAnswer, serveFuse } from './fuse.ts'
 
 /**
- * Serves one file, the disk, to the kernel over the FUSE protocol, mounted over a file. This program answers one request
- * at a time, and logs writes and flushes in the order of its answers. Each flush therefore covers exactly the writes before it in the log.
+ * Serves one file, the disk, to the kernel over the FUSE protocol, mounted over a file. This program answers one
+ * request at a time, and logs writes and flushes in the order of its answers. Each flush therefore covers exactly the
+ * writes before it in the log.
  *
  * usage: node logged-disk-server.ts IMAGE LOG
  */
