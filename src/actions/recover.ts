@@ -8,7 +8,7 @@ import { toDeployError } from '../core/errors.ts'
 import { OPERATOR_YAML_LIMITS } from '../core/identifiers.ts'
 import { type Log, monotonicMs } from '../core/log.ts'
 import { parseHostConfig } from '../core/plan/host-config.ts'
-import { cleanForeignText } from '../core/text.ts'
+import { cleanForeignText, cleanLogLine } from '../core/text.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
 import { endlessGrace } from '../install/files/child-process.ts'
 import { isSystemError, toHostError } from '../install/files/errors.ts'
@@ -188,7 +188,7 @@ function parseRecoverCommand(args: readonly string[]): RecoverCommand | 'help' {
 
 /** A log without groups: warnings and errors go to stderr, everything else goes to stdout. */
 function createConsoleLog(): Log {
-  const line = (text: string): string => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`
+  const line = (text: string): string => `${cleanLogLine(text, Number.POSITIVE_INFINITY)}\n`
   return {
     group: title => void process.stdout.write(line(title)),
     did: text => void process.stdout.write(line(text)),

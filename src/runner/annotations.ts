@@ -1,6 +1,6 @@
 import * as core from '@actions/core'
 import { toDeployError } from '../core/errors.ts'
-import { cleanForeignText } from '../core/text.ts'
+import { cleanLogLine } from '../core/text.ts'
 import { SourceError } from '../core/yaml/problems.ts'
 import { type LocalReport, restoredUnhealthy, rollbackProblems } from '../install/reports/local-report.ts'
 
@@ -68,6 +68,6 @@ export class Annotator {
   }
 
   #safe(text: string): string {
-    return cleanForeignText(this.#redact(text), MAX_ANNOTATION_CHARS)
+    return cleanLogLine(this.#redact(text), MAX_ANNOTATION_CHARS)
   }
 }

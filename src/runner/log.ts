@@ -1,6 +1,6 @@
 import * as core from '@actions/core'
 import { type Log, monotonicMs } from '../core/log.ts'
-import { cleanForeignText, durationInWords } from '../core/text.ts'
+import { cleanLogLine, durationInWords } from '../core/text.ts'
 
 const MAX_LINE_CHARS = 4000
 /** A group that ends sooner than this is written in one go, and its title says what the group did. */
@@ -27,7 +27,7 @@ export interface RunnerLog extends Log {
  * warning appears once, even if several parts of a run find the same problem.
  */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {
-  const safe = (line: string): string => cleanForeignText(redact(line), MAX_LINE_CHARS)
+  const safe = (line: string): string => cleanLogLine(redact(line), MAX_LINE_CHARS)
   const annotated = new Set<string>()
   const notes: Note[] = []
   const took = new Map<string, number>()

@@ -6,6 +6,7 @@ import {
   bytesInWords,
   cell,
   cleanForeignText,
+  cleanLogLine,
   countInWords,
   createRedactor,
   durationInWords,
@@ -20,16 +21,30 @@ const CASES = {
   'a carriage return becomes a space': ['a\r\nb\rc', 'a b c'],
   'colors are removed': ['\u001b[31mred\u001b[0m', 'red'],
   'a terminal link is removed': ['\u001b]8;;http://x.example\u0007text\u001b]8;;\u0007', 'text'],
-  'a command is broken': ['::error::x', ':·:error:·:x'],
-  'three colons no longer contain a pair': [':::stop', ':·:·:stop'],
-  'an old command is broken': ['a ##[error]x', 'a #·#[error]x'],
-  'a command hidden by a color is broken': [':\u001b[0m:error', ':·:error'],
-  'a command hidden by a zero-width space is broken': [':\u200b:error', ': :error'],
+  'an address stays': ['connect ECONNREFUSED [::1]:80', 'connect ECONNREFUSED [::1]:80'],
   'a direction mark becomes a space': ['a\u202eb', 'a b'],
   'line separators become spaces': ['a\u2028b\u2029c', 'a b c'],
   'NUL and DEL become spaces': ['a\0b\u007fc', 'a b c'],
   'other languages stay': ['Zażółć 日本語 😀', 'Zażółć 日本語 😀'],
 } as const
+
+const LINES = {
+  'a command is broken': ['::error::x', ':·:error::x'],
+  'three colons no longer start with a pair': [':::stop', ':·::stop'],
+  'an old command is broken anywhere': ['a ##[error]x ##[group]', 'a #·#[error]x #·#[group]'],
+  'a command after blanks is broken': [' \t\u00a0::error::x', ':·:error::x'],
+  'a command hidden by a color is broken': [':\u001b[0m:error', ':·:error'],
+  'a zero-width space between the colons becomes a space': [':\u200b:error', ': :error'],
+  'a command behind characters that the runner may ignore is broken': ['\u034f:\ufe00:error', '\u034f:·\ufe00:error'],
+  'an old command with such characters is broken': ['a #\u034f#\ufe00[error]', 'a #·\u034f#\ufe00[error]'],
+  'an address stays': ['http://[::1]:80 and a::b', 'http://[::1]:80 and a::b'],
+} as const
+
+describe('cleanLogLine', () => {
+  for (const [name, [text, cleaned]] of Object.entries(LINES)) {
+    it(name, () => assert.equal(cleanLogLine(text, 500), cleaned))
+  }
+})
 
 describe('cleanForeignText', () => {
   for (const [name, [text, cleaned]] of Object.entries(CASES)) {
@@ -65,7 +80,8 @@ describe('cleanForeignText', () => {
       fc.property(
         fc.array(piece).map(pieces => pieces.join('')),
         text => {
-          assert.doesNotMatch(cleanForeignText(text), /::|##\[|[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u)
+          assert.doesNotMatch(cleanForeignText(text), /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u)
+          assert.doesNotMatch(cleanLogLine(text, 500), /^\s*::|##\[|[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u)
         },
       ),
       { numRuns: 2000 },

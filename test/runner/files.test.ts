@@ -19,7 +19,7 @@ describe('readWorkflowRun', () => {
       GITHUB_REPOSITORY: 'example/operations',
     })
     assert.equal(run.url, 'https://code-host.example/example/operations/actions/runs/7')
-    assert.equal(run.workflow, 'Deploy :·:error:·:x')
+    assert.equal(run.workflow, 'Deploy ::error::x')
     assert.deepEqual([run.run_id, run.run_attempt, run.job, run.actor], ['7', '2', 'deploy', 'operator'])
   })
 })

@@ -188,7 +188,7 @@ describe('TarReader', () => {
 
   it('cleans the key that a refusal quotes from a global header', () => {
     const tar = buildTar([pax({ 'GNU.\u001b[2J::x': '1' }, 'g'), file('a')])
-    assert.throws(() => list(tar), { code: 'invalid_archive', message: /header sets GNU\.:·:x for every member/ })
+    assert.throws(() => list(tar), { code: 'invalid_archive', message: /header sets GNU\.::x for every member/ })
   })
 
   it('refuses every incomplete archive', () => {
