@@ -9,7 +9,7 @@ export function isSameVersion(a: string, b: string): boolean {
 
 /**
  * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `1.4`, of any length), semantic versions by their specification, and versions of
+ * number by number (`2024.05.01`, `2024-05-01`, `1.4`, of any length), semantic versions by their specification, and versions of
  * Python packages by PEP 440.
  */
 export function isOlderVersion(candidate: string, installed: string): boolean | undefined {
@@ -28,10 +28,11 @@ export function isOrderedVersion(version: string): boolean {
   return compareVersions(version, '0') !== undefined
 }
 
-const DOTTED = /^\d+(?:\.\d+)*$/
+/** Dotted numbers, or a date as in ISO 8601. */
+const DOTTED = /^(?:\d+(?:\.\d+)*|\d{4}-\d{2}-\d{2})$/
 
 function compareDotted(a: string, b: string): number | undefined {
-  return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined
+  return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split(/[.-]/), b.split(/[.-]/)) : undefined
 }
 
 function compareSemantic(a: string, b: string): number | undefined {
@@ -166,8 +167,9 @@ const FORM = new RegExp(
   [
     '^(?<release>\\d+(?:\\.\\d+)*)',
     '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
-    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
-    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*)|-(?<implicitPost>\\d+))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?',
+    '(?:\\+(?<local>[a-z0-9]+(?:[._-][a-z0-9]+)*))?$',
   ].join(''),
   'i',
 )
@@ -177,13 +179,27 @@ const FINAL = '3'
 
 /**
  * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
- * version has another form. Does not accept epochs (`1!...`), local versions (`+...`), or `1.0-1`, which means
- * 1.0.post1 in PEP 440 but not elsewhere.
+ * version has another form. Does not accept epochs (`1!...`), or `1.0.0-1`, which is 1.0.0.post1 in PEP 440 but a
+ * pre-release in a semantic version.
  */
 function comparePythonVersions(a: string, b: string): number | undefined {
   const [first, second] = [parse(a), parse(b)]
   if (first === undefined || second === undefined) return undefined
-  return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank)
+  return (
+    compareNumbers(first.release, second.release) ||
+    compareNumbers(first.rank, second.rank) ||
+    compareLocal(first.local, second.local)
+  )
+}
+
+/** A number is newer than a word, and a longer version is newer than its beginning. */
+function compareLocal(a: readonly string[], b: readonly string[]): number {
+  const at = a.findIndex((segment, index) => segment !== b[index])
+  const [one, other] = at < 0 ? [undefined, b[a.length]] : [a[at], b[at]]
+  if (one === undefined || other === undefined) return Number(one !== undefined) - Number(other !== undefined)
+  const [isNumber, isOther] = [/^\d+$/.test(one), /^\d+$/.test(other)]
+  if (isNumber && isOther) return compareNumbers([one], [other])
+  return isNumber === isOther ? (one < other ? -1 : 1) : Number(isNumber) - Number(isOther)
 }
 
 /** Compares two lists of decimal numbers of any length; missing numbers are 0. */
@@ -198,18 +214,22 @@ function compareNumbers(a: readonly string[], b: readonly string[]): number {
 interface PythonVersion {
   readonly release: readonly string[]
   readonly rank: readonly string[]
+  /** The segments after a `+`. */
+  readonly local: readonly string[]
 }
 
 function parse(version: string): PythonVersion | undefined {
   const found = FORM.exec(version)?.groups
   if (found === undefined) return undefined
-  const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found
+  const { release = '', phase, phaseNumber, post, postNumber, implicitPost, dev, devNumber, local } = found
+  if (implicitPost !== undefined && parseSemver(version) !== null) return undefined
   const isOnlyDev = dev !== undefined && phase === undefined && post === undefined
   // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
   const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0']
-  const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0']
+  const later = post === undefined ? ['0', '0'] : ['1', implicitPost ?? (postNumber || '0')]
   const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0']
-  return { release: release.split('.'), rank: [...stage, ...later, ...finished] }
+  const segments = local?.toLowerCase().split(/[._-]/) ?? []
+  return { release: release.split('.'), rank: [...stage, ...later, ...finished], local: segments }
 }
 
 function phaseRank(phase: string | undefined): string {
