@@ -13,6 +13,7 @@ import { HttpClient } from '@actions/http-client'
 import { weighOnHeap } from '../core/bytes.ts'
 import { ArtifactError, ConfigError, DeployError, type ErrorCode, type ErrorOptions, errnoOf } from '../core/errors.ts'
 import { cleanForeignText } from '../core/text.ts'
+import { findProxy, type HttpProxy } from './proxy.ts'
 import type { WireSettings } from './settings.ts'
 
 interface HttpRequest {
@@ -51,10 +52,13 @@ export interface Exchange {
  * Throws the reason of the settings' signal once that signal is aborted.
  */
 export async function openExchange(request: HttpRequest, settings: WireSettings): Promise<Exchange> {
+  const proxy = findProxy(request.url)
   const watch = new ConnectionWatch({ server: request.server, foreign: isForeign(request) }, settings)
   try {
+    const refusal = settings.proxyRefusals.get(proxy?.variable ?? '')
+    if (refusal !== undefined) throw refusal
     const { signal } = watch
-    const route = await findRoute(request, { ...settings, signal })
+    const route = await findRoute(request, { ...settings, signal, proxy })
     const sent = startRequest(request, { ...route, signal })
     watch.follow(sent)
     const answer = await receiveHead(sent.end(request.body), request)
@@ -68,7 +72,7 @@ export async function openExchange(request: HttpRequest, settings: WireSettings)
       close: () => watch.close(),
     }
   } catch (error) {
-    throw watch.endWith(error)
+    throw watch.endWith(proxy === undefined ? error : explainProxyRefusal(error, proxy, { request, settings }))
   }
 }
 
@@ -76,14 +80,37 @@ function isForeign({ url, hub }: HttpRequest): boolean {
   return url.origin !== hub.origin
 }
 
+/** Explains why a proxy did not open a tunnel; returns any other error as it is. */
+function explainProxyRefusal(
+  error: unknown,
+  { variable }: HttpProxy,
+  { request, settings }: { request: HttpRequest; settings: WireSettings },
+): unknown {
+  const { status } =
+    /^tunneling socket could not be established, statusCode=(?<status>\d+)/.exec(String((error as Error)?.message))
+      ?.groups ?? {}
+  if (status === undefined) return error
+  if (status !== '407') {
+    const message = `The proxy that ${variable} names refused to connect to ${request.server} (HTTP ${status}): ask whoever runs the proxy, or add the host to no_proxy.`
+    return new TransientError('network', message, { sent: false, cause: error })
+  }
+  const message = `The proxy that ${variable} names refused its user name and password (HTTP 407): correct them there. Percent-encode special characters.`
+  const refusal = new ArtifactError('network', message, { cause: error })
+  settings.proxyRefusals.set(variable, refusal)
+  return refusal
+}
+
 interface Route {
   readonly agent: Agent
   readonly lookup: LookupFunction
 }
 
-async function findRoute(request: HttpRequest, settings: WireSettings): Promise<Route> {
-  const { agent, isProxied } = createAgent(request.url, settings)
-  return { agent, lookup: await lookupFor(request, { ...settings, isProxied }) }
+async function findRoute(
+  request: HttpRequest,
+  settings: WireSettings & { proxy: HttpProxy | undefined },
+): Promise<Route> {
+  const isProxied = settings.proxy !== undefined
+  return { agent: createAgent(request.url, settings), lookup: await lookupFor(request, { ...settings, isProxied }) }
 }
 
 function startRequest(
@@ -353,20 +380,49 @@ function readResponseHeaders(headers: IncomingHttpHeaders): Headers {
 }
 
 /**
- * Creates the agent for one request. The agent connects directly or through the proxy that the environment names for
- * this URL. It verifies every certificate, including that of an https proxy, and `signal` interrupts a proxy that
- * stalls. Throws TypeError if the agent has no options to carry these settings, rather than connect without them.
+ * Creates the agent for one request, which connects directly or through the proxy. The agent verifies every
+ * certificate, including that of an https proxy, and `signal` interrupts a proxy that stalls. Throws TypeError if the
+ * agent has no options to carry these settings, rather than connect without them.
  */
 function createAgent(
   url: URL,
-  { trust, signal }: Pick<WireSettings, 'trust' | 'signal'>,
-): { agent: Agent; isProxied: boolean } {
-  const client = new HttpClient(undefined, [], { keepAlive: false })
-  const agent: Agent & { options?: { proxy?: object } } = client.getAgent(url.href)
-  if (agent.options === undefined) throw new TypeError('Expected an HTTP agent with options, found one without.')
+  { trust, signal, proxy }: Pick<WireSettings, 'trust' | 'signal'> & { proxy: HttpProxy | undefined },
+): Agent {
+  const agent = agentThrough(proxy, url)
+  const settings = proxy === undefined ? agent.options : agent.options?.proxy
+  const { request } = agent
+  if (agent.options === undefined || settings === undefined)
+    throw new TypeError('Expected an HTTP agent with options, found one without.')
   Object.assign(agent.options, trust)
-  if (agent.options.proxy !== undefined) Object.assign(agent.options.proxy, trust, { signal })
-  return { agent, isProxied: agent.options.proxy !== undefined }
+  if (proxy === undefined) return agent
+  if (request === undefined) throw new TypeError('Expected an agent that asks the proxy itself, found another.')
+  Object.assign(settings, trust, { signal, host: proxy.host, port: proxy.port })
+  const credentials = proxy.authorization === undefined ? {} : { 'proxy-authorization': proxy.authorization }
+  agent.request = options => request({ ...options, headers: { ...options.headers, ...credentials } })
+  return agent
+}
+
+/** The agents of the HTTP client; for a proxy, one of the package `tunnel`. */
+type ClientAgent = Agent & {
+  options?: { proxy?: object }
+  request?: (options: http.RequestOptions) => ClientRequest
+}
+
+const PROXY_VARIABLES = ['http_proxy', 'https_proxy', 'no_proxy'].flatMap(name => [name, name.toUpperCase()])
+
+/** The HTTP client takes a proxy only from the environment, which it reads less well than `findProxy`. */
+function agentThrough(proxy: HttpProxy | undefined, url: URL): ClientAgent {
+  const before = PROXY_VARIABLES.map(name => [name, process.env[name]] as const)
+  try {
+    for (const name of PROXY_VARIABLES) delete process.env[name]
+    if (proxy !== undefined) process.env[`${url.protocol.slice(0, -1)}_proxy`] = `${proxy.scheme}://proxy`
+    return new HttpClient(undefined, [], { keepAlive: false }).getAgent(url.href)
+  } finally {
+    for (const [name, value] of before) {
+      if (value === undefined) delete process.env[name]
+      else process.env[name] = value
+    }
+  }
 }
 
 /** Builds ArtifactError `bad_response` for an answer that is not of the expected form. */

@@ -8,9 +8,9 @@ import net from 'node:net'
 import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
-import { getProxyUrl } from '@actions/http-client/lib/proxy'
 import { ArtifactError } from '../core/errors.ts'
 import { explainFailure } from './exchange.ts'
+import { findProxy, type HttpProxy } from './proxy.ts'
 import type { WireSettings } from './settings.ts'
 
 /** A server, the route to it, and the number of bytes that it may send. */
@@ -88,7 +88,7 @@ export class Relay {
   async #reach(): Promise<Duplex> {
     const { url, route } = this.#target
     try {
-      return await ('proxy' in route ? connectThrough(new URL(route.proxy), url) : connectTo(url, route.addresses))
+      return await ('proxy' in route ? connectThrough(route.proxy, url) : connectTo(url, route.addresses))
     } catch (error) {
       this.#isUnreached = true
       throw error
@@ -130,14 +130,12 @@ async function connectTo({ hostname, port }: URL, addresses: readonly string[]):
   return socket
 }
 
-async function connectThrough(proxy: URL, target: URL): Promise<Duplex> {
-  const isTls = proxy.protocol === 'https:'
-  const { hostname, port, username, password } = proxy
-  const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
-  const credentials = username === '' ? {} : { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` }
+async function connectThrough(proxy: HttpProxy, target: URL): Promise<Duplex> {
+  const { host, port, authorization } = proxy
+  const credentials = authorization === undefined ? {} : { 'proxy-authorization': authorization }
   const path = authorityOf(target)
-  const asked = (isTls ? https : http).request({
-    ...{ host: withoutBrackets(hostname), port: Number(port || (isTls ? 443 : 80)), agent: false },
+  const asked = (proxy.scheme === 'https' ? https : http).request({
+    ...{ host, port, agent: false },
     ...{ method: 'CONNECT', path, headers: { host: path, ...credentials } },
   })
   asked.end()
@@ -151,8 +149,8 @@ async function connectThrough(proxy: URL, target: URL): Promise<Duplex> {
 /** The route that a program must use if it speaks HTTP itself, so that the address rules apply to that program too. */
 export type ChildRoute =
   | {
-      /** The URL of the proxy that the environment names; it may contain a password. */
-      readonly proxy: string
+      /** The proxy that the environment names. */
+      readonly proxy: HttpProxy
     }
   | {
       /** The judged addresses. The program may connect to no others, and must not resolve the name again. */
@@ -161,7 +159,8 @@ export type ChildRoute =
 
 /**
  * Judges the address of a URL that a hub or publisher chose, as for a redirect, and returns the only route to use.
- * Throws ConfigError `insecure_url` for an address that must not be reached, and ArtifactError `network` or `timeout`
+ * Throws ConfigError `insecure_url` for an address that must not be reached, `invalid_input` for an unusable proxy
+ * variable, and ArtifactError `network` or `timeout`
  * if the name cannot be resolved. Throws the signal's reason if the signal is aborted before the name is resolved.
  */
 export async function routeForChild(
@@ -169,10 +168,10 @@ export async function routeForChild(
   hub: URL,
   { addresses, signal, timeouts }: Pick<WireSettings, 'addresses' | 'signal' | 'timeouts'>,
 ): Promise<ChildRoute> {
-  const proxy = getProxyUrl(url)
+  const proxy = findProxy(url)
   if (proxy !== undefined) {
     await addresses.verifyProxied(url, hub)
-    return { proxy: proxy.href }
+    return { proxy }
   }
   await addresses.verifyLiteral(url, hub)
   if (isAddress(url.hostname)) return { addresses: [url.hostname.replace(/^\[|\]$/g, '')] }

@@ -1,6 +1,7 @@
 import { lookup } from 'node:dns'
 import { networkInterfaces } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { ArtifactError } from '../core/errors.ts'
 import { AddressPolicy, type AddressSources, readTrust, type Trust } from './policy.ts'
 
 export interface WireOptions {
@@ -45,6 +46,11 @@ export interface WireSettings {
   startTimer: StartTimer
   random: () => number
   addresses: AddressPolicy
+  /**
+   * Why a proxy refused this run's credentials, by the variable that names it. They are not sent again, because some
+   * proxies lock an account after a few attempts.
+   */
+  proxyRefusals: Map<string, ArtifactError>
 }
 
 /** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no certificate or a damaged one. */
@@ -60,6 +66,7 @@ export function buildWireSettings(options: WireOptions): WireSettings {
     startTimer: options.startTimer ?? startTimer,
     random: options.random ?? Math.random,
     addresses: new AddressPolicy({ resolve: lookup, ownAddresses, ...options.addresses }),
+    proxyRefusals: new Map(),
   }
 }
 

@@ -118,7 +118,7 @@ interface ConnectProxy {
 /**
  * The proxy's reaction to a CONNECT. If the reaction is a function, the proxy calls the function and does not answer.
  */
-type ProxyBehavior = 'works' | 'refuses' | (() => void)
+type ProxyBehavior = 'works' | 'refuses' | 'wants credentials' | (() => void)
 
 /** A CONNECT proxy on loopback that resolves every host name to 127.0.0.1. With a certificate, it speaks TLS itself. */
 export async function startConnectProxy(
@@ -137,6 +137,7 @@ export async function startConnectProxy(
     socket.on('error', () => {})
     if (typeof behavior === 'function') behavior()
     else if (behavior === 'refuses') socket.end('HTTP/1.1 403 Forbidden\r\n\r\n')
+    else if (behavior === 'wants credentials') socket.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n')
     else sockets.add(joinSockets(socket, Number(new URL(`http://${request.url}`).port || 80)))
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -150,7 +151,7 @@ export async function startConnectProxy(
 
 /** Sets these proxy variables for the rest of the test, and unsets all other proxy variables. */
 export function useProxyEnvironment(t: TestContext, variables: Record<string, string>): void {
-  const names = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY']
+  const names = ['http_proxy', 'https_proxy', 'all_proxy', 'no_proxy'].flatMap(name => [name, name.toUpperCase()])
   const before = names.map(name => [name, process.env[name]] as const)
   for (const name of names) delete process.env[name]
   Object.assign(process.env, variables)

@@ -8,6 +8,7 @@ import { networkInterfaces } from 'node:os'
 import type { Duplex } from 'node:stream'
 import { afterEach, describe, it, type TestContext } from 'node:test'
 import { DeployError } from '../../src/core/errors.ts'
+import { findProxy, type HttpProxy } from '../../src/net/proxy.ts'
 import { type ChildRoute, Relay } from '../../src/net/relay.ts'
 import { createWire, type WireOptions } from '../../src/net/wire.ts'
 
@@ -60,7 +61,9 @@ describe('the relay of a program that speaks HTTPS itself', () => {
     await once(proxy, 'listening')
     t.after(() => proxy.close())
     const { port: at } = proxy.address() as AddressInfo
-    const relay = await startRelay(t, 'https://git.test', { proxy: `http://me:p%40ss@127.0.0.1:${at}` })
+    const relay = await startRelay(t, 'https://git.test', {
+      proxy: findProxy(new URL('https://git.test'), { https_proxy: `http://me:p%40ss@127.0.0.1:${at}` }) as HttpProxy,
+    })
     assert.equal(await ask(relay.proxy, 'git.test:443'), '200 hello')
     assert.deepEqual(seen, ['git.test:443', `Basic ${Buffer.from('me:p@ss').toString('base64')}`])
   })
@@ -152,7 +155,7 @@ describe('the route of another program to a URL that a publisher chose', () => {
 
   it('is the proxy of the environment, which resolves names itself', async () => {
     process.env['https_proxy'] = 'http://proxy.example.org:3128'
-    assert.deepEqual(await route('https://git.example.org'), { proxy: 'http://proxy.example.org:3128/' })
+    assert.deepEqual(await route('https://git.example.org'), { proxy: findProxy(new URL('https://git.example.org')) })
     assert.equal(await route('https://x.localhost'), 'insecure_url')
   })
 })

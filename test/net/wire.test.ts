@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import net from 'node:net'
+import { hostname } from 'node:os'
 import { Readable } from 'node:stream'
 import { describe, it } from 'node:test'
 import { HANG_LIMIT_MS, whyLeftToCi } from '../extent.ts'
@@ -239,7 +240,33 @@ describe('a proxy that the environment names', () => {
     useProxyEnvironment(t, { http_proxy: proxy.url })
     const wire = createTestedWire({ allowHttp: true })
     const call = wire.requestJson({ ...get('http://hub.test/'), retry: 'connection-only' })
-    await assert.rejects(call, { code: 'network', sent: false, message: /403/ })
+    await assert.rejects(call, { code: 'network', sent: false, message: /proxy that http_proxy names .*HTTP 403/ })
     assert.equal(proxy.targets.length, 4)
+  })
+
+  it('gets credentials that it refuses only once', async t => {
+    const proxy = await startConnectProxy(t, 'wants credentials')
+    useProxyEnvironment(t, { http_proxy: proxy.url.replace('//', '//user:wrong@') })
+    const wire = createTestedWire({ allowHttp: true })
+    const expected = {
+      name: 'ArtifactError',
+      code: 'network',
+      message: /http_proxy names refused its user name and password/,
+    }
+    for (const retry of ['transient', 'never'] as const)
+      await assert.rejects(wire.requestJson({ ...get('http://hub.test/'), retry }), expected)
+    assert.equal(proxy.targets.length, 1)
+  })
+
+  it('is never bypassed because its variable cannot be read', async t => {
+    const server = await serve(t, (_, response) => response.end())
+    useProxyEnvironment(t, { http_proxy: 'http://user:pa#ss@127.0.0.1:9' })
+    const call = createTestedWire({ allowHttp: true }).requestJson(get(`http://${hostname()}:${server.port}/`))
+    await assert.rejects(call, {
+      name: 'ConfigError',
+      code: 'invalid_input',
+      message: /variable http_proxy is not of the form/,
+    })
+    assert.deepEqual(server.requests, [])
   })
 })
