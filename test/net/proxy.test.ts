@@ -75,7 +75,7 @@ describe('findProxy', () => {
     })
 })
 
-/** curl has no port in an entry, no `*.`, and in some versions no networks of IPv6, so it is not asked about these. */
+/** curl has no port in an entry and no `*.`, and some versions read IPv6 differently, so it is not asked about these. */
 const BYPASSES: [list: string, host: string, isDirect: boolean, curl?: 'other'][] = [
   ['*', 'hub.test', true],
   ['hub.test', 'hub.test', true],
@@ -101,7 +101,7 @@ const BYPASSES: [list: string, host: string, isDirect: boolean, curl?: 'other'][
   ['0.2.7', '192.0.2.7', false],
   ['2001:db8::/32', '[2001:db8::7]', true, 'other'],
   ['2001:db8::7', '[2001:db8::7]', true],
-  ['[2001:db8::7]', '[2001:db8::7]', true],
+  ['[2001:db8::7]', '[2001:db8::7]', true, 'other'],
   ['2001:db8::/32', '[2001:db9::7]', false],
 ]
 
