@@ -85,6 +85,8 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
       const answer = await wire.download({
         url: `${detailUrl}/install?version=${encodeURIComponent(request.version)}`,
         credentials,
+        // The hub may redirect to storage that does not send these.
+        originHeaders: ['x-signature', 'x-plugin', 'x-service', 'x-repo'],
         fd: request.fd,
         maxBytes: request.maxBytes,
         timeoutMs: request.timeoutMs,

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { ArtifactError, ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/text.ts'
 import { type Exchange, type Headers, openExchange, readRequestHeaders } from './exchange.ts'
@@ -15,6 +16,8 @@ interface Call<T> {
   hub: string | undefined
   retry: RetryPolicy
   followRedirects: boolean
+  /** Names of headers that an earlier answer may have sent instead of the last one; see `withOriginHeaders`. */
+  originHeaders?: readonly string[]
   /** Overall, including retries and waits. */
   timeoutMs: number
   /** The input that sets `timeoutMs`, if one does. */
@@ -70,7 +73,9 @@ async function attemptCall<T>(call: Call<T>, start: Hop, settings: WireSettings)
   const hub = call.hub === undefined ? start.url : new URL(call.hub)
   const open = async ({ url, headers, credentials, server }: Hop) =>
     await openExchange({ method, url, headers: { ...headers, ...credentials }, body, hub, server }, settings)
-  const exchange = call.followRedirects ? await followRedirects(start, open, settings) : await open(start)
+  const exchange = call.followRedirects
+    ? await followRedirects(start, open, { ...settings, ...call })
+    : await open(start)
   try {
     return await call.receive(exchange)
   } finally {
@@ -97,13 +102,15 @@ interface Hop {
 async function followRedirects(
   start: Hop,
   open: (hop: Hop) => Promise<Exchange>,
-  settings: Pick<WireSettings, 'allowHttp' | 'log'>,
+  settings: Pick<WireSettings, 'allowHttp' | 'log'> & Pick<Call<unknown>, 'originHeaders'>,
 ): Promise<Exchange> {
   const visited = [start.url.href]
+  const answers: Exchange[] = []
   let hop = start
   for (;;) {
     const exchange = await open(hop)
-    if (!REDIRECT_STATUSES.has(exchange.status)) return exchange
+    answers.push(exchange)
+    if (!REDIRECT_STATUSES.has(exchange.status)) return withOriginHeaders(answers, settings.originHeaders ?? [])
     exchange.close()
     const target = readTarget(exchange)
     verifyTarget(exchange, target, settings)
@@ -112,6 +119,20 @@ async function followRedirects(
     settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`)
     hop = hopTo(target, hop, serverName(target, exchange))
   }
+}
+
+/**
+ * Returns the last of the answers with the header that the first answer's origin sent last, for each of these names. If
+ * that origin sent none, the last answer that has one decides. A hub that redirects to storage may sign its redirect.
+ */
+function withOriginHeaders(answers: readonly Exchange[], names: readonly string[]): Exchange {
+  const [first, last] = [answers[0] as Exchange, answers.at(-1) as Exchange]
+  const headers = names.flatMap(name => {
+    const senders = answers.filter(answer => answer.headers[name] !== undefined)
+    const sender = senders.findLast(({ url }) => url.origin === first.url.origin) ?? senders.at(-1)
+    return sender === undefined ? [] : [[name, sender.headers[name]]]
+  })
+  return { ...last, headers: { ...last.headers, ...Object.fromEntries(headers) } }
 }
 
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308])
@@ -129,7 +150,7 @@ function verifyTarget({ url, server, foreign }: Exchange, target: URL, settings:
 }
 
 function readTarget({ url, server, status, headers, foreign }: Exchange): URL {
-  const location = headers['location'] ?? ''
+  const location = decodedLocation(headers['location'] ?? '')
   if (location === '' || !URL.canParse(location, url.href)) {
     const found =
       location === '' || foreign
@@ -138,6 +159,12 @@ function readTarget({ url, server, status, headers, foreign }: Exchange): URL {
     throw badRedirect(server, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`)
   }
   return new URL(location, url)
+}
+
+/** Node.js reads headers as Latin-1, but some servers send UTF-8. */
+function decodedLocation(location: string): string {
+  const bytes = Buffer.from(location, 'latin1')
+  return isUtf8(bytes) ? bytes.toString() : location
 }
 
 /** The message names the first server, because a foreign answer may have given the others. */

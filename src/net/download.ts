@@ -3,7 +3,7 @@ import { ftruncateSync, writeSync } from 'node:fs'
 import { ArchiveError, ConfigError, DeploymentError, errnoOf } from '../core/errors.ts'
 import { type AnswerHead, headOf, makeCall } from './call.ts'
 import { type Exchange, type Headers, unusableAnswer } from './exchange.ts'
-import { isEncoded, readAnswerText } from './json.ts'
+import { encodedBody, isEncoded, readAnswerText } from './json.ts'
 import type { WireSettings } from './settings.ts'
 
 export interface DownloadRequest {
@@ -13,6 +13,8 @@ export interface DownloadRequest {
   /** Sent only to the URL's own origin: dropped as soon as a redirect leaves its scheme, host or port. */
   credentials?: Headers
   headers?: Headers
+  /** Names of headers that the URL's own origin may send with a redirect; that origin's header goes first. */
+  originHeaders?: readonly string[]
   /** Open for writing. Emptied before each body that is saved, and written from position 0. Never closed here. */
   fd: number
   maxBytes: number
@@ -66,6 +68,7 @@ export async function download(request: DownloadRequest, settings: WireSettings)
     hub: request.hub,
     retry: 'transient' as const,
     followRedirects: true,
+    originHeaders: request.originHeaders ?? [],
     timeoutMs: request.timeoutMs,
     timeoutInput: 'timeout-minutes',
     receive: (exchange: Exchange) => receiveFile(exchange, request),
@@ -101,8 +104,7 @@ async function receiveFile(exchange: Exchange, request: DownloadRequest): Promis
 
 function refuseUnusable(exchange: Exchange): void {
   if (exchange.status !== 200) throw unusableAnswer(exchange, 'a file (HTTP 200)', `HTTP ${exchange.status}`)
-  if (isEncoded(exchange))
-    throw unusableAnswer(exchange, 'the exact bytes that were signed', 'an encoded body (Content-Encoding)')
+  if (isEncoded(exchange)) throw unusableAnswer(exchange, 'the exact bytes that were signed', encodedBody(exchange))
 }
 
 function declaredSize(exchange: Exchange): number | undefined {

@@ -64,8 +64,7 @@ export async function requestJson(request: JsonRequest, settings: WireSettings):
 
 async function receiveJson(exchange: Exchange, maxBytes: number): Promise<Omit<JsonAnswer, 'attempts'>> {
   const succeeded = exchange.status >= 200 && exchange.status < 300
-  if (succeeded && isEncoded(exchange))
-    throw unusableAnswer(exchange, 'plain JSON', 'an encoded body (Content-Encoding)')
+  if (succeeded && isEncoded(exchange)) throw unusableAnswer(exchange, 'plain JSON', encodedBody(exchange))
   const { cut, ...answer } = await readAnswerText(exchange, maxBytes)
   if (succeeded && cut) throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'a longer body')
   return { ...headOf(exchange), ...answer }
@@ -98,9 +97,21 @@ export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BOD
   return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut }
 }
 
-/** True if the body has a Content-Encoding other than `identity`, although each request accepts only `identity`. */
-export function isEncoded(exchange: Exchange): boolean {
-  return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase())
+/** Some storage keeps `aws-chunked` from an upload, although it sends the plain bytes. */
+const PLAIN_ENCODINGS: ReadonlySet<string> = new Set(['', 'identity', 'aws-chunked'])
+
+/** True if the body has a Content-Encoding that changes its bytes, although each request accepts only `identity`. */
+export function isEncoded({ headers }: Exchange): boolean {
+  return encodingsOf(headers).some(encoding => !PLAIN_ENCODINGS.has(encoding))
+}
+
+/** Describes the body of an encoded answer; quotes nothing of a foreign answer. */
+export function encodedBody({ headers, foreign }: Exchange): string {
+  return `an encoded body (Content-Encoding${foreign ? '' : `: ${cleanForeignText(encodingsOf(headers).join(', '), 60)}`})`
+}
+
+function encodingsOf(headers: Headers): string[] {
+  return (headers['content-encoding'] ?? '').split(',').map(encoding => encoding.trim().toLowerCase())
 }
 
 async function readCapped(body: AsyncIterable<Buffer>, maxBytes: number): Promise<{ bytes: Buffer; cut: boolean }> {

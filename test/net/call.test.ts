@@ -60,6 +60,21 @@ describe('followRedirects', () => {
     )
   })
 
+  it('follows a Location in UTF-8, and one in Latin-1', async t => {
+    const server = await serveSocket(t, socket =>
+      socket.once('data', data => {
+        const [, path = ''] = String(data).split(' ')
+        const encoding = path === '/1' ? 'utf8' : 'latin1'
+        const answer = /^\/\d$/.test(path)
+          ? Buffer.from('HTTP/1.1 302 Found\r\nLocation: /größe.zip\r\nContent-Length: 0\r\n\r\n', encoding)
+          : `HTTP/1.1 200 OK\r\nContent-Length: ${path.length + 2}\r\n\r\n"${path}"`
+        socket.end(answer)
+      }),
+    )
+    for (const path of ['/1', '/2'])
+      assert.equal((await createTestedWire().requestJson(get(`${server.url}${path}`))).body, '/gr%C3%B6%C3%9Fe.zip')
+  })
+
   it('drops credentials, authorization and cookie when the port changes', async t => {
     const other = await serve(t, (_, response) => response.end('{}'))
     const first = await serve(t, (_, response) => redirect(response, `${other.url}/blob`))

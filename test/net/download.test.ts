@@ -19,6 +19,36 @@ function sha256(bytes: Buffer): string {
   return createHash('sha256').update(bytes).digest('hex')
 }
 
+/** Fetches the hub's `/`, which redirects to `/own`, to storage, and back or not, each with its own signature. */
+async function redirectedSignature(t: TestContext, signatures: Record<string, string | string[]>, back: boolean) {
+  const head = (path: string) => ({ ...(signatures[path] && { 'x-signature': signatures[path] }) })
+  const storage = await serve(t, (_, response) => {
+    if (back) response.writeHead(302, { ...head('storage'), location: `${hub.url}/back` }).end()
+    else response.writeHead(200, head('storage')).end('bytes')
+  })
+  const hub = await serve(t, ({ url }, response) => {
+    if (url === '/back') response.writeHead(200, head('back')).end('bytes')
+    else if (url === '/own') response.writeHead(302, { ...head('own'), location: storage.url }).end()
+    else response.writeHead(302, { ...head('first'), location: '/own' }).end()
+  })
+  const request = { url: `${hub.url}/`, originHeaders: ['x-signature'], fd: openPrivateFile(t).fd, ...LIMITS }
+  return (await createTestedWire().download(request)).headers['x-signature']
+}
+
+describe('the signature of a download that is redirected', () => {
+  const cases: [name: string, sent: Record<string, string | string[]>, back: boolean, found: string | undefined][] = [
+    ["is that of the hub's redirect", { first: 'a' }, false, 'a'],
+    ['is the last that the hub sent', { first: 'a', own: 'b', back: 'c' }, true, 'c'],
+    ["is the hub's, even if storage sends another one later", { own: 'b', storage: 'x' }, false, 'b'],
+    ["is storage's, if the hub sent none", { storage: 'x' }, false, 'x'],
+    ["is storage's redirect's, if nobody else sent one", { storage: 'x' }, true, 'x'],
+    ['is both values of a header that was sent twice, so it has no valid form', { own: ['b', 'c'] }, false, 'b, c'],
+    ['is absent if nobody sent one', {}, false, undefined],
+  ]
+  for (const [name, sent, back, found] of cases)
+    it(name, async t => assert.equal(await redirectedSignature(t, sent, back), found))
+})
+
 describe('download', () => {
   for (const size of [0, 1, 65_536, MEBIBYTE + 1, 5_000_000]) {
     it(`stores ${size} bytes with their digests`, async t => {
@@ -154,6 +184,20 @@ describe('download', () => {
     const call = createTestedWire().download({ url: server.url, fd: openPrivateFile(t).fd, ...LIMITS })
     await assert.rejects(call, { name: 'ArtifactError', code: 'bad_response' })
     assert.equal(server.requests[0]?.headers['accept-encoding'], 'identity')
+  })
+
+  it('accepts the encoding aws-chunked, which storage keeps from an upload, but not with another one', async t => {
+    const encodings = ['aws-chunked', 'AWS-Chunked, identity', 'gzip, aws-chunked', 'x\u001b[2Jy']
+    const server = await serve(t, ({ url }, response) =>
+      response.writeHead(200, { 'content-encoding': encodings[Number(url?.slice(1))] ?? '' }).end('bytes'),
+    )
+    const fetch = (at: number) =>
+      createTestedWire().download({ url: `${server.url}/${at}`, fd: openPrivateFile(t).fd, ...LIMITS })
+    for (const at of [0, 1]) assert.equal((await fetch(at)).status, 200)
+    await assert.rejects(fetch(2), {
+      code: 'bad_response',
+      message: /an encoded body \(Content-Encoding: gzip, aws-chunked\)/,
+    })
   })
 
   it('accepts the identity encoding', async t => {
