@@ -5,7 +5,7 @@ import { ArchiveError, ConfigError, type DeployError, toDeployError } from '../c
 import type { Kind } from '../core/identifiers.ts'
 import { parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { asSentence, bytesInWords, cleanForeignText } from '../core/text.ts'
-import { parseSignatureHeader } from '../core/trust/signature.ts'
+import { parseSignatureHeader, strayEnds } from '../core/trust/signature.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
 import { readAt } from '../install/archive/pieces.ts'
@@ -309,7 +309,7 @@ async function copy(
     size += piece.length
     onProgress(size, total)
   }
-  const signedFor = { apiKey: undefined, signingSecret: 'signing-secret' }
+  const signedFor = { apiKey: undefined, signingSecret: 'signing-secret', stray: strayEnds(request.signingSecret) }
   return { artifact: { fd, size, sha256: sha256.digest('hex'), signedFor }, hmac: hmac.digest() }
 }
 

@@ -1,15 +1,15 @@
 import { z } from 'zod/mini'
-import { ArtifactError, AuthenticationError, type DeployError, toDeployError } from '../core/errors.ts'
+import { ArtifactError, AuthenticationError, type DeployError, SignatureError, toDeployError } from '../core/errors.ts'
 import { type Kind, versionSchema } from '../core/identifiers.ts'
 import { cleanForeignText } from '../core/text.ts'
-import type { FetchedArtifact } from '../core/trust/signature.ts'
+import { type FetchedArtifact, strayEnds } from '../core/trust/signature.ts'
 import { withoutLeadingV } from '../core/trust/versions.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
 import { type Delivery, type ReportLimits, type ReportSender, refused } from '../install/reports/sender.ts'
 import { TransientError } from '../net/exchange.ts'
 import { attemptsBefore, isTransientStatus } from '../net/retries.ts'
 import { readReasonFields, reasonText } from '../net/settings.ts'
-import type { JsonAnswer, Wire } from '../net/wire.ts'
+import type { DownloadAnswer, JsonAnswer, Wire } from '../net/wire.ts'
 
 const DETAIL_TIMEOUT_MS = 60_000
 
@@ -96,8 +96,10 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
       const { version } = request
       if (!answer.ok)
         throw marketplaceRefusal(answer, subject, { name: versionInWords(version), base, isSigned: true, version })
+      refusePage(answer, base)
+      const signedFor = { ...inputs, stray: strayEnds(request.signingSecret) }
       return {
-        artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
+        artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor },
         hmac: answer.hmacSha256 as Buffer,
         signatureHeader: answer.headers['x-signature'],
         headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
@@ -261,6 +263,15 @@ function remedyFor({ status, foreign }: Refused, { isSigned, base, version }: Wa
 function hintAtBareVersion(version = ''): string {
   const bare = withoutLeadingV(version)
   return bare === version ? '' : ` Most versions are published without the v: try ${bare}.`
+}
+
+/** A login page or a proxy answers with HTML. Throws SignatureError `missing_signature` for an unsigned page. */
+function refusePage({ headers, server }: DownloadAnswer, { input }: NamedBase): void {
+  if (headers['x-signature'] !== undefined || !/^text\/html\b/i.test(headers['content-type'] ?? '')) return
+  throw new SignatureError(
+    'missing_signature',
+    `${server ?? 'The hub'} answered with an HTML page instead of a signed ZIP, so nothing was used. A login page or a proxy may have answered: check ${input}, the network and any proxy.`,
+  )
 }
 
 /** The base URLs of a hub's three groups of routes. Each may contain a path. */

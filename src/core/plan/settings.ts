@@ -15,7 +15,8 @@ interface ParsedSettings {
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 
 /**
- * Parses lines of the form `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`.
+ * Parses lines of the form `NAME=value`; a value ends with its line. Drops blanks around the name and the `=`, and
+ * ignores empty lines and lines that begin with `#`.
  * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which `quoteSetting`
  * finds no form.
  */
@@ -33,7 +34,7 @@ export function parseSettings(text: string): ParsedSettings {
 function addLine(settings: Map<string, string>, line: string, number: number): string | undefined {
   const equals = line.indexOf('=')
   const name = line.slice(0, Math.max(0, equals)).trim()
-  const value = line.slice(equals + 1)
+  const value = line.slice(equals + 1).trimStart()
   if (!NAME.test(name)) return `must consist of NAME=value lines, but line ${number} has a different form`
   if (settings.has(name)) return `must name ${name} only once, but line ${number} names it again`
   settings.set(name, value)
@@ -110,6 +111,12 @@ export function verifySettings(settings: SourceFile, required: readonly string[]
 export function unsetSettings(text: string, keys: readonly string[]): string[] {
   const values = valuesOf(text)
   return keys.filter(key => isEmpty(values.get(key)))
+}
+
+/** Returns the given names that none of the texts sets, not even to an empty value. */
+export function unknownSettings(given: Settings, texts: readonly string[]): string[] {
+  const known = new Set(texts.flatMap(text => [...valuesOf(text).keys()]))
+  return [...given.keys()].filter(name => !known.has(name))
 }
 
 /** Returns the keys that both texts set, but to different values. */

@@ -24,6 +24,17 @@ interface SigningInputs {
   /** Undefined if the artifact is the operator's file, for which no key was needed. */
   readonly apiKey: string | undefined
   readonly signingSecret: string
+  /** What looks wrong about the secret; see `strayEnds`. */
+  readonly stray?: string | undefined
+}
+
+/**
+ * Returns what a secret begins or ends with that was probably copied with it, as the end of a clause; undefined if there
+ * is nothing.
+ */
+export function strayEnds(secret: string): string | undefined {
+  if (/^\s|\s$/.test(secret)) return 'begins or ends with white space'
+  return /^(["'`]).*\1$/s.test(secret) ? 'is in quotes' : undefined
 }
 
 /** An artifact with a valid signature. Only `verifyHmacSignature` makes one; extraction takes nothing else. */
@@ -71,9 +82,12 @@ export function verifyHmacSignature(
   const expected = parseSignatureHeader(header)
   if (computedHmac.length !== expected.length || !timingSafeEqual(computedHmac, expected)) {
     const signedFor = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' }
+    const { signingSecret, stray } = signedFor
+    const hint =
+      stray === undefined ? '' : ` This ${signingSecret} ${stray}, which is probably a mistake: correct it first.`
     throw new SignatureError(
       'signature_mismatch',
-      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signedFor.signingSecret}, so it was refused. ${remedyFor(signedFor)}`,
+      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused.${hint} ${remedyFor(signedFor)}`,
     )
   }
   return artifact as VerifiedArtifact

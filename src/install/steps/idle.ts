@@ -1,6 +1,6 @@
 import { MAX_SMALL_FILE_BYTES } from '../../core/identifiers.ts'
 import { isInstallStep, placeOfInstall, placeOfSettings, subjectIdOf } from '../../core/plan/binding.ts'
-import { unsetSettings } from '../../core/plan/settings.ts'
+import { unknownSettings, unsetSettings } from '../../core/plan/settings.ts'
 import { isHostAction, type PlanStep } from '../../core/plan/step.ts'
 import { listNames } from '../../core/text.ts'
 import { readSmallFileSync } from '../files/open.ts'
@@ -174,6 +174,26 @@ export function warnOfMissingEnv({ deployment, order }: Context): void {
       `${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml). ${path} does not exist, so the host framework may not load the plugin. Add a write_env step to the plan, or create ${path}.`,
     )
   }
+}
+
+/**
+ * After all steps have run, warns of settings given as input that no settings file has a place for: their names may be
+ * misspelt. Warns of nothing if a settings file cannot be read, or if no step writes settings.
+ */
+export function warnOfUnknownSettings({ deployment, order }: Context): void {
+  const { layout, request, tools } = deployment
+  const texts = order.parts
+    .filter(part => writesSettings(order.steps, part))
+    .map(part => tryToReadSettings(settingsPath(layout, part)))
+  if (texts.length === 0 || texts.includes(undefined)) return
+  const unknown = unknownSettings(
+    request.settings,
+    texts.map(text => text ?? ''),
+  )
+  if (unknown.length === 0) return
+  tools.log.warning(
+    `The settings given as input name ${listNames(unknown)}, which no template and no settings file has, so nothing uses them: correct the names, or remove them from settings.`,
+  )
 }
 
 /** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */

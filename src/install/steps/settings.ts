@@ -3,7 +3,7 @@ import { constants } from 'node:fs'
 import { join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { MAX_SMALL_FILE_BYTES } from '../../core/identifiers.ts'
-import { differingSettings, type Settings, seedSettings, verifySettings } from '../../core/plan/settings.ts'
+import { differingSettings, seedSettings, verifySettings } from '../../core/plan/settings.ts'
 import { listNames } from '../../core/text.ts'
 import { makePrivateDirectories, writeNewFile } from '../files/durable.ts'
 import { readSmallBytesSync, readSmallFileSync } from '../files/open.ts'
@@ -73,7 +73,7 @@ async function seed(
   await writeNewFile(staged, settings.text)
   const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
   await transaction.apply([{ type: 'create_file', ...paths }])
-  tools.log.info(`${target} was written from its template${describeUse(settings.given, request.settings)}`)
+  tools.log.info(`${target} was written from its template${describeUse(settings.given)}`)
   return settings.text
 }
 
@@ -96,11 +96,8 @@ function verifyTemplate(
   )
 }
 
-function describeUse(used: readonly string[], settings: Settings): string {
-  const unused = [...settings.keys()].filter(name => !used.includes(name))
-  const named = used.length > 0 ? `, with ${listNames(used)} from the settings given as input` : ''
-  if (unused.length === 0) return `${named}.`
-  return `${named}. Not used: ${listNames(unused)}. A setting is used only if it is not empty, and if the template or the part declares it.`
+function describeUse(used: readonly string[]): string {
+  return used.length > 0 ? `, with ${listNames(used)} from the settings given as input.` : '.'
 }
 
 function readTemplate(root: string, from: string): Buffer {

@@ -13,7 +13,7 @@ describe('parseSettings', () => {
     const text = '# comment\n\nA=1\n  # indented\nB= two = 2 \r\nC=\n\t\nD=#x'
     const { settings, problems } = parseSettings(text)
     assert.deepEqual(problems, [])
-    assert.deepEqual(Object.fromEntries(settings), { A: '1', B: ' two = 2 ', C: '', D: '#x' })
+    assert.deepEqual(Object.fromEntries(settings), { A: '1', B: 'two = 2 ', C: '', D: '#x' })
   })
 
   it('distinguishes settings from built-in properties of every object', () => {

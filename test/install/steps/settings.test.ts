@@ -13,9 +13,10 @@ import {
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
+import type { PlanStep } from '../../../src/core/plan/step.ts'
 import { installPath } from '../../../src/install/host/layout.ts'
 import type { PartEnvironment, StepResult } from '../../../src/install/steps/context.ts'
-import { warnOfMissingEnv } from '../../../src/install/steps/idle.ts'
+import { warnOfMissingEnv, warnOfUnknownSettings } from '../../../src/install/steps/idle.ts'
 import { writeEnv } from '../../../src/install/steps/settings.ts'
 import type { Transaction } from '../../../src/install/transaction/transaction.ts'
 import { writeTree } from '../../folders.ts'
@@ -91,10 +92,7 @@ describe('writeEnv', () => {
   for (const [given, end] of [
     [{}, 'its template.'],
     [{ A: 's3cret' }, 'its template, with A from the settings given as input.'],
-    [
-      { A: 's3cret', B: 's3cret', C: '' },
-      'its template, with A from the settings given as input. Not used: B, C. A setting is used only if it is not empty, and if the template or the part declares it.',
-    ],
+    [{ A: 's3cret', B: 's3cret', C: '' }, 'its template, with A from the settings given as input.'],
   ] as const) {
     it(`logs which settings it used, without their values: ${Object.keys(given).join(', ') || 'none'}`, async t => {
       const layout = await prepareTemporaryHost(t)
@@ -305,5 +303,42 @@ describe('the settings that a host framework injects', () => {
     writeFileSync(path, '')
     warnOfMissingEnv({ deployment: context.deployment, order })
     assert.equal(log.lines.length, 1)
+  })
+})
+
+describe('a setting given as input that no settings file has', () => {
+  const steps = [{ action: 'write_env', plugin: 'x', from: 'plugins/x/env' }] as unknown as PlanStep[]
+
+  /** Returns the warnings for parts x and y, if only x has a step that writes its settings, unless `all` have one. */
+  async function warnings(t: TestContext, files: Record<string, string>, all = false): Promise<string[]> {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.root, files)
+    const [log, request] = [
+      collectLog(),
+      {
+        settings: new Map([
+          ['TOKN', 's3cret'],
+          ['B', ''],
+        ]),
+      },
+    ]
+    const context = await contextOf(t, deploymentOf(layout, { request, tools: { log } }))
+    const part = partOf(layout)
+    const more = all ? [{ ...steps[0], plugin: 'y', from: 'plugins/y/env' } as PlanStep] : []
+    const order = { ...context.order, parts: [part, { ...part, id: 'y' }], steps: [...steps, ...more] }
+    warnOfUnknownSettings({ deployment: context.deployment, order })
+    return log.lines
+  }
+
+  it('causes a warning that names it, and not its value', async t => {
+    const [line, ...more] = await warnings(t, { 'plugins/x.env': 'TOKEN=\nB=1\n', 'plugins/y.env': 'TOKN=\n' })
+    assert.match(line ?? '', /^warning The settings given as input name TOKN, which no template/)
+    assert.deepEqual(more, [])
+  })
+
+  it('causes none if another part of the plan has it, or if a settings file cannot be read', async t => {
+    const both = { 'plugins/x.env': 'TOKEN=\n', 'plugins/y.env': 'TOKN=\nB=\n' }
+    assert.deepEqual(await warnings(t, both, true), [])
+    assert.deepEqual(await warnings(t, { 'plugins/x.env/a': '' }), [])
   })
 })
