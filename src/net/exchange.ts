@@ -283,12 +283,16 @@ export class TransientError extends ArtifactError {
 /**
  * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
  * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
- * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
+ * TransientError, except for a refused certificate and an old version of TLS. The message names no path and no query: both may contain tokens.
  */
 export function explainFailure(error: unknown, { server, foreign, sent }: ConnectionState): DeployError {
   if (error instanceof DeployError) return error
   const code = errnoOf(error) ?? ''
   const reason = foreign ? foreignReason(error, code) : reasonOf(error)
+  if (code === 'HPE_HEADER_OVERFLOW') {
+    const message = `${server} sent more than 16 KiB of headers: ${ANSWER_ADVICE}`
+    return new ArtifactError('bad_response', message, { cause: error })
+  }
   if (code.startsWith('HPE_')) {
     const advice = server.startsWith('http:')
       ? 'check the URL and its port, and whether the URL should be https instead of http.'
@@ -301,6 +305,10 @@ export function explainFailure(error: unknown, { server, foreign, sent }: Connec
     if (!UNKNOWN_ISSUER.test(code))
       return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error })
     return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' })
+  }
+  if (!sent && NO_TLS_CODE.test(code) && OLD_TLS.test(String((error as Error).message))) {
+    const message = `${server} speaks only a version of TLS before 1.2 (${code}): enable TLS 1.2 or newer there.`
+    return new ArtifactError('network', message, { cause: error })
   }
   if (!sent && NO_TLS_CODE.test(code)) {
     const message = `${server} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`
@@ -316,6 +324,8 @@ export function explainFailure(error: unknown, { server, foreign, sent }: Connec
 /** Advice for a server that cannot be reached. */
 export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
 
+/** What OpenSSL says of a server that knows no version of TLS that Node.js accepts. */
+const OLD_TLS = /unsupported protocol|alert protocol version/
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
 /** A code that begins with ERR_SSL_ is about another fault, for example a server that requires a client certificate. */
 const CERTIFICATE_CODE =
@@ -323,7 +333,8 @@ const CERTIFICATE_CODE =
 /** The certificate errors that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/
 
-const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.'
+/** Advice for a certificate that no known authority vouches for. */
+export const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.'
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates."
 
 /** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
@@ -425,10 +436,13 @@ function agentThrough(proxy: HttpProxy | undefined, url: URL): ClientAgent {
   }
 }
 
+/** Advice for a server that does not answer as a hub does. */
+export const ANSWER_ADVICE = "check the URL, or report this to the hub's operator."
+
 /** Builds ArtifactError `bad_response` for an answer that is not of the expected form. */
 export function unusableAnswer(answer: { server: string }, expected: string, found: string): ArtifactError {
   return new ArtifactError(
     'bad_response',
-    `${answer.server} answered with ${found} instead of ${expected}: check the URL, or report this to the hub's operator.`,
+    `${answer.server} answered with ${found} instead of ${expected}: ${ANSWER_ADVICE}`,
   )
 }

@@ -20,6 +20,8 @@ export interface JsonRequest {
   maxBytes?: number
   /** Cancels only this request, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined
+  /** Accepts any body of a 2xx answer, because the caller needs only the status and a quotation. */
+  anyBody?: boolean
   /** Default true for GET. A POST is never redirected: the 3xx is its answer. */
   followRedirects?: boolean
 }
@@ -56,17 +58,20 @@ export async function requestJson(request: JsonRequest, settings: WireSettings):
     retry: request.retry,
     followRedirects: request.method === 'GET' && request.followRedirects !== false,
     timeoutMs: request.timeoutMs,
-    receive: (exchange: Exchange) => receiveJson(exchange, request.maxBytes ?? MAX_JSON_BODY_BYTES),
+    receive: (exchange: Exchange) => receiveJson(exchange, request),
   }
   const signals = [settings.signal, ...(request.signal === undefined ? [] : [request.signal])]
   return await makeCall(call, { ...settings, signal: AbortSignal.any(signals) })
 }
 
-async function receiveJson(exchange: Exchange, maxBytes: number): Promise<Omit<JsonAnswer, 'attempts'>> {
-  const succeeded = exchange.status >= 200 && exchange.status < 300
-  if (succeeded && isEncoded(exchange)) throw unusableAnswer(exchange, 'plain JSON', encodedBody(exchange))
+async function receiveJson(
+  exchange: Exchange,
+  { maxBytes = MAX_JSON_BODY_BYTES, anyBody = false }: JsonRequest,
+): Promise<Omit<JsonAnswer, 'attempts'>> {
+  const isJudged = exchange.status >= 200 && exchange.status < 300 && !anyBody
+  if (isJudged && isEncoded(exchange)) throw unusableAnswer(exchange, 'plain JSON', encodedBody(exchange))
   const { cut, ...answer } = await readAnswerText(exchange, maxBytes)
-  if (succeeded && cut) throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'a longer body')
+  if (isJudged && cut) throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'a longer body')
   return { ...headOf(exchange), ...answer }
 }
 

@@ -229,7 +229,8 @@ export function readTrust(ca: string | undefined): Trust {
   if (fault !== undefined) throw new ConfigError('invalid_input', `ca-file ${fault}: check the file.`)
   return {
     rejectUnauthorized: true,
-    secureContext: createSecureContext({ ca: allAuthorities(ca) }),
+    // An intermediate authority may be trusted without its root, as curl trusts it.
+    secureContext: createSecureContext({ ca: allAuthorities(ca), allowPartialTrustChain: true }),
   }
 }
 

@@ -156,6 +156,25 @@ describe('explainFailure', () => {
     assert.equal(error.next, 'Set `ca-file`')
   })
 
+  it('says that a server sent too many headers, not that its port is wrong', async t => {
+    const server = await serve(t, (_, response) => response.writeHead(200, { 'x-long': 'x'.repeat(20_000) }).end('{}'))
+    const call = createTestedWire().requestJson(get(server.url))
+    await assert.rejects(call, {
+      name: 'ArtifactError',
+      code: 'bad_response',
+      message: /sent more than 16 KiB of headers/,
+    })
+  })
+
+  const certificate = makeCertificate()
+  const skip = certificate === undefined ? 'openssl is not installed' : false
+  it('says that a server speaks only an old version of TLS, not that its URL should be http', { skip }, async t => {
+    const old = { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const
+    const server = await serveTls(t, { ...certificate, ...old }, (_, response) => response.end('{}'))
+    const call = createTestedWire({ ca: certificate?.cert ?? '' }).requestJson(get(server.url))
+    await assert.rejects(call, { name: 'ArtifactError', code: 'network', message: /only a version of TLS before 1\.2/ })
+  })
+
   const ISSUER = /^UNABLE|SELF_SIGNED|UNTRUSTED/
   const codes = [
     ...['UNABLE_TO_GET_ISSUER_CERT', 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'],

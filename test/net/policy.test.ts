@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
+import { readFileSync } from 'node:fs'
 import type { LookupFunction } from 'node:net'
 import { hostname, networkInterfaces } from 'node:os'
+import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import { rootCertificates } from 'node:tls'
 import { isLoopback, parseRequestUrl, readTrust, refuseInsecureHop } from '../../src/net/policy.ts'
+import { temporaryDirectory } from '../folders.ts'
 import {
   type Certificate,
   type LoopbackServer,
@@ -369,7 +373,29 @@ describe('a file of authorities', { skip }, () => {
     })
 })
 
+/** A server's key and certificate, and the intermediate authority that vouches for it, whose root nobody has. */
+function makeIntermediate(t: TestContext) {
+  const folder = temporaryDirectory(t)
+  const make = (name: string, issuer: string | undefined, extension: string): void => {
+    const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', `${name}.key`]
+    const by = issuer === undefined ? [] : ['-CA', `${issuer}.pem`, '-CAkey', `${issuer}.key`]
+    const more = ['-subj', `/CN=${name}`, '-days', '30', '-addext', extension, '-out', `${name}.pem`]
+    execFileSync('openssl', ['req', '-x509', ...key, ...by, ...more], { cwd: folder, stdio: 'ignore' })
+  }
+  make('root', undefined, 'basicConstraints=critical,CA:TRUE')
+  make('intermediate', 'root', 'basicConstraints=critical,CA:TRUE')
+  make('server', 'intermediate', 'subjectAltName=IP:127.0.0.1')
+  const read = (name: string): string => readFileSync(join(folder, name), 'utf8')
+  return { key: read('server.key'), cert: read('server.pem'), intermediate: read('intermediate.pem') }
+}
+
 describe('readTrust', () => {
+  it('trusts an intermediate authority without its root, as curl does', { skip }, async t => {
+    const { intermediate, ...identity } = makeIntermediate(t)
+    const server = await serveTls(t, identity, (_, response) => response.end('{}'))
+    assert.equal((await createTestedWire({ ca: intermediate }).requestJson(get(server.url))).status, 200)
+  })
+
   for (const ca of ['', 'no certificate', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n']) {
     it(`refuses ${JSON.stringify(ca.slice(0, 20))} as ca`, () => {
       assert.throws(() => createTestedWire({ ca }), { name: 'ConfigError', code: 'invalid_input' })

@@ -5,7 +5,7 @@ import type { Log } from '../../core/log.ts'
 import type { HealthProbe, HostConfig, HostHealthcheck } from '../../core/plan/host-config.ts'
 import { DEFAULT_HEALTHCHECK_SECONDS, type PlanStep } from '../../core/plan/step.ts'
 import { cleanForeignText, durationInWords } from '../../core/text.ts'
-import { CONNECTION_ADVICE } from '../../net/exchange.ts'
+import { ANSWER_ADVICE, CONNECTION_ADVICE, ISSUER_ADVICE } from '../../net/exchange.ts'
 import { createWire } from '../../net/wire.ts'
 import { allowedEnvironment, type Clock, runChild, systemClock } from '../files/child-process.ts'
 import {
@@ -239,20 +239,23 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
   // The operator's own host config names the address, so plain http is the operator's choice.
   const wire = createWire({ allowHttp: true, userAgent: 'hub-deploy', log: () => {}, signal })
   try {
-    const { status, decoded, text } = await wire.requestJson({
+    const { status, headers, decoded, text } = await wire.requestJson({
       method: 'GET',
       url: probe.url,
       headers: { accept: '*/*' },
       retry: 'never',
       timeoutMs,
       followRedirects: false,
+      anyBody: probe.body === undefined,
     })
     const matches = probe.body === undefined || decoded.includes(probe.body)
     const wanted =
       probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} \`${cleanForeignText(probe.body, 100)}\``
     // A page without the expected text is quoted only briefly, because the log quotes it again for each attempt.
     const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS)
-    const expected = status === probe.status ? '' : ` (expected ${probe.status})`
+    const { location } = headers
+    const target = location === undefined ? '' : ` to ${cleanForeignText(location, 100)}`
+    const expected = status === probe.status ? '' : `${target} (expected ${probe.status})`
     const brief = `HTTP ${status}${expected}${wanted}`
     return { healthy: status === probe.status && matches, evidence: `${brief}: ${quoted}`, brief }
   } catch (error) {
@@ -260,9 +263,17 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
     const { host, port, protocol } = new URL(probe.url)
     const address = port === '' ? `${host}:${protocol === 'https:' ? 443 : 80}` : host
     const { message } = toDeployError(error)
-    const evidence = isRefused(error) ? nothingListens(address) : message.replace(CONNECTION_ADVICE, PROBE_ADVICE)
+    const evidence = isRefused(error) ? nothingListens(address) : adviseOnService(message)
     return { healthy: false, evidence }
   }
+}
+
+/** Replaces the advice for a hub, which does not fit a service. */
+function adviseOnService(message: string): string {
+  return message
+    .replace(CONNECTION_ADVICE, PROBE_ADVICE)
+    .replace(ANSWER_ADVICE, PROBE_ADVICE)
+    .replace(ISSUER_ADVICE, 'Check the certificate of the service.')
 }
 
 /** True if the connection was refused at each address that was tried. */
