@@ -152,8 +152,14 @@ const textSchema = z
   .string()
   .check(z.regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }))
 const argumentSchema = z.string().check(z.regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }))
+const PROGRAM_CHECKS = [
+  z.minLength(1, { error: 'must name a program' }),
+  z.regex(/^(?![~$])/, {
+    error: 'must be a program or its whole path: no shell reads it, so ~ and $ are not expanded',
+  }),
+]
 const commandSchema = z.lazy(() =>
-  z.tuple([argumentSchema.check(z.minLength(1, { error: 'must name a program' }))], argumentSchema, {
+  z.tuple([argumentSchema.check(...PROGRAM_CHECKS)], argumentSchema, {
     error: 'must be a list: the program and its arguments',
   }),
 )

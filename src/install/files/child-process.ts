@@ -1,10 +1,11 @@
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { delimiter } from 'node:path'
+import { closeSync, constants, existsSync, openSync, readSync } from 'node:fs'
+import { delimiter, isAbsolute } from 'node:path'
 import type { Readable } from 'node:stream'
 import { setTimeout as startTimer } from 'node:timers'
 import { setTimeout } from 'node:timers/promises'
-import { ArtifactError, DeploymentError } from '../../core/errors.ts'
+import { ArtifactError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import { monotonicMs } from '../../core/log.ts'
 import { CUT_MARK } from '../../core/text.ts'
 import { isSystemError } from './errors.ts'
@@ -178,7 +179,31 @@ async function startChild({ command, env, cwd }: ChildRequest, stdio: StdioOptio
     return child
   } catch (error) {
     if (!(error instanceof Error && isSystemError(error))) throw error
-    return error
+    return errnoOf(error) === 'ENOENT' ? (withoutInterpreter(program) ?? error) : error
+  }
+}
+
+const MAX_SHEBANG_BYTES = 256
+
+/** Explains why a script that exists is reported as absent: its interpreter is absent. */
+function withoutInterpreter(script: string): Error | undefined {
+  if (!isAbsolute(script)) return undefined
+  try {
+    const start = Buffer.alloc(MAX_SHEBANG_BYTES)
+    const fd = openSync(script, constants.O_RDONLY | constants.O_NONBLOCK)
+    try {
+      readSync(fd, start)
+    } finally {
+      closeSync(fd)
+    }
+    const [, interpreter] = /^#! *([^ \n\0]+)/.exec(start.toString('latin1')) ?? []
+    if (interpreter === undefined || existsSync(interpreter)) return undefined
+    const cause = interpreter.endsWith('\r')
+      ? 'the lines of the script end in CRLF, so convert them to LF'
+      : 'install it'
+    return new Error(`its interpreter ${JSON.stringify(interpreter)} does not exist: ${cause}`)
+  } catch {
+    return undefined
   }
 }
 

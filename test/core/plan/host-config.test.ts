@@ -106,6 +106,8 @@ describe('parseHostConfig', () => {
     { name: 'an unknown key of an entry', line: 'plugins: {p: {unti: x}}', column: 15 },
     { name: 'an id in capitals', line: 'plugins: {P: {}}', column: 11 },
     { name: 'an id that is a built-in property of every object', line: 'plugins: {__proto__: {}}', column: 11 },
+    { name: 'a program in a home folder', line: 'provision: {p: {command: [~/bin/x]}}', column: 27 },
+    { name: 'a program in a variable', line: 'provision: {p: {command: ["$HOME/x"]}}', column: 27 },
     { name: 'an empty health check', line: 'plugins: {p: {healthcheck: {}}}', column: 28 },
     {
       name: 'a health check of two kinds',

@@ -34,6 +34,19 @@ describe('runChild', () => {
     assert.equal(end.kind, 'not_started')
   })
 
+  const scripts: [text: string, found: RegExp][] = [
+    ['#!/bin/sh\r\nexit 0\r\n', /its interpreter "\/bin\/sh\\r" does not exist: the lines of the script end in CRLF/],
+    ['#! /no/such/python3 -u\n', /its interpreter "\/no\/such\/python3" does not exist: install it/],
+  ]
+  for (const [text, found] of scripts)
+    it(`says which interpreter a script lacks: ${JSON.stringify(text)}`, async t => {
+      const path = join(temporaryDirectory(t), 'script')
+      writeFileSync(path, text, { mode: 0o755 })
+      const end = await runChild({ command: [path], env: {}, timeoutMs: 1000 })
+      assert.ok(end.kind === 'not_started')
+      assert.match(end.error.message, found)
+    })
+
   it('reports a program that cannot be started because its arguments are too long', async () => {
     const end = await runChild(script('', { command: [process.execPath, 'x'.repeat(200_000)] }))
     assert.equal(end.kind === 'not_started' && (end.error as NodeJS.ErrnoException).code, 'E2BIG')
