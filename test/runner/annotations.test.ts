@@ -85,7 +85,7 @@ describe('Annotator', () => {
       text.replaceAll('hunter22', '***'),
     )
     assert.equal(lines.length, 1)
-    assert.doesNotMatch(lines[0] ?? '', /hunter22|::stop|##\[/)
+    assert.doesNotMatch(lines[0] ?? '', /hunter22|^::stop|##\[/)
   })
 
   it('stays within the 4,096 characters of an annotation', () => {

@@ -44,6 +44,17 @@ export function toHostError(error: unknown, doing: string): DeployError {
   }
 }
 
+/** Like `toHostError`, for work in the runner's temporary folder: `host_not_writable` if the folder is absent. */
+export function toTemporaryError(error: unknown, folder: string): DeployError {
+  const errno = errnoOf(error)
+  if (errno !== 'ENOENT' && errno !== 'ENOTDIR') return toHostError(error, `working in ${folder}`)
+  return new DeploymentError(
+    'host_not_writable',
+    `The runner's temporary folder ${cleanForeignText(folder)} is not a folder (${errno}): create it, or correct RUNNER_TEMP.`,
+    { cause: error },
+  )
+}
+
 /**
  * Names the user who was refused, and the owner of the path. If the path cannot be examined, names the owner of its
  * directory instead.

@@ -15,7 +15,7 @@ import {
 } from 'node:fs'
 import { isAbsolute, join, relative, sep } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { toHostError } from './errors.ts'
+import { toTemporaryError } from './errors.ts'
 
 /**
  * A directory that is reached by its descriptor: `entry` leads into this very directory, even if another process has
@@ -191,7 +191,7 @@ export function openPrivateFileSync(parent: string): PrivateFile {
       rmdirSync(path)
     }
   } catch (error) {
-    throw toHostError(error, `creating a private file in ${parent}`)
+    throw toTemporaryError(error, parent)
   }
 }
 

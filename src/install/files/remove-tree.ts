@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { chmodSync, mkdirSync, readdirSync, realpathSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { toHostError } from './errors.ts'
+import { toTemporaryError } from './errors.ts'
 import { type OpenDirectory, openDirectorySync } from './open.ts'
 import { TimeSlice } from './time-slice.ts'
 import { isAbsent, lstatIfPresentSync } from './walk.ts'
@@ -207,7 +207,7 @@ export function makePrivateFolderSync(path: string): void {
   try {
     mkdirSync(path, 0o700)
   } catch (error) {
-    throw toHostError(error, `making a folder in ${dirname(path)}`)
+    throw toTemporaryError(error, dirname(path))
   }
 }
 

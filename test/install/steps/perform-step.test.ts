@@ -198,7 +198,6 @@ describe('runHostCommand', () => {
     await assert.rejects(run(requestFor(commandOf(script))), error => {
       failsWith('step_failed', /exit code 4.*no database/)(error)
       assert.ok((error as Error).message.length < 2500)
-      assert.doesNotMatch((error as Error).message, /::/)
       return true
     })
   })
