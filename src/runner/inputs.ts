@@ -454,23 +454,34 @@ export const hostIdsSchema = z.pipe(
   z.array(hostIdSchema).check(z.minLength(1, { error: 'must list hosts, one per line or separated by commas' })),
 )
 
-/** A list of paths inside an installed directory, without final slashes. */
+/** A list of paths inside an installed directory, without a leading `./` and final slashes. */
 export const keepPathsSchema = z
   .pipe(
-    itemsSchema,
-    z.transform(items => items.map(item => item.replace(/(?<=[^/])\/+$/, ''))),
+    z.pipe(
+      z.string(),
+      z.transform(text => text.split(/[,\r\n]/).map(item => item.trim())),
+    ),
+    z.transform(items =>
+      items.filter(item => item !== '').map(item => item.replace(/^(?:\.\/+)+(?=.)|(?<=[^/])\/+$/g, '')),
+    ),
   )
-  .check(
-    z.refine(paths => paths.every(isKeepPath), {
-      error:
-        'must be relative paths inside the installed directory, one per line or separated by commas, without ".", "..", empty parts, backslashes or control characters',
-    }),
-  )
+  .check(context => {
+    for (const path of context.value) {
+      const problem = keepPathProblem(path)
+      if (problem === undefined) continue
+      const message = `must list literal relative paths inside the installed directory, one per line or separated by commas; the entry ${JSON.stringify(path)} ${problem}`
+      context.issues.push({ code: 'custom', message, input: context.value })
+      return
+    }
+  })
 
-function isKeepPath(path: string): boolean {
-  return (
-    !isAbsolute(path) &&
-    !/[\\\p{Cc}]/u.test(path) &&
-    path.split('/').every(part => part !== '' && part !== '.' && part !== '..')
-  )
+/** Returns why a path cannot be kept, as a predicate. Other tools use these characters for something else. */
+function keepPathProblem(path: string): string | undefined {
+  const [found] = /["'`#;*?[\]\\]|\p{Cc}/u.exec(path) ?? []
+  if (found !== undefined)
+    return `contains ${JSON.stringify(found)}: no pattern, quote, comment or other separator is read`
+  const [mark] = /^(?:- |!|\/)/.exec(path) ?? []
+  if (mark !== undefined) return `begins with ${JSON.stringify(mark)}`
+  const part = path.split('/').find(name => name === '' || name === '.' || name === '..')
+  return part === undefined ? undefined : `has ${part === '' ? 'an empty part' : `the part ${JSON.stringify(part)}`}`
 }
