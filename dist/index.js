@@ -17189,22 +17189,29 @@ const CUT_MARK = '\u2026 (cut)';
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
 const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
 const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
-const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
+// The runner compares by the rules of a language, which ignore some characters outside ASCII.
+const WORKFLOW_COMMAND = /^[^!-~]*:(?=[^ -~\u00b7]*:)|#(?=[^ -~\u00b7]*#[^ -~\u00b7]*\[)/g;
 /**
- * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log. Removes ANSI
- * sequences, replaces each run of control, direction or zero-width characters with a space, and breaks up anything that
- * the runner would run as a command (`::`, `##[`). Cuts the text after `maxChars` characters, and marks the cut.
+ * Makes text from a hub, a child process or an archive safe to show on one line. Removes ANSI sequences, and replaces
+ * each run of control, direction or zero-width characters with a space. Cuts the text after `maxChars` characters, and
+ * marks the cut. Text for a log also needs `cleanLogLine`.
  */
 function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     const flat = text
         .slice(0, maxChars * 4)
         .replace(ANSI_SEQUENCE, '')
         .replace(CONTROL_OR_FORMAT, ' ')
-        .replace(WORKFLOW_COMMAND, '$&\u00b7')
         .trim();
     const characters = [...flat];
     const isCut = characters.length > maxChars || text.length > maxChars * 4;
     return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
+}
+/**
+ * Like `cleanForeignText`, for a line of a workflow log: also breaks up what the runner would run as a command, which
+ * is `::` at the start of a line, and `##[` anywhere.
+ */
+function cleanLogLine(text, maxChars) {
+    return cleanForeignText(text, maxChars).replace(WORKFLOW_COMMAND, '$&\u00b7');
 }
 const MAX_LISTED_NAMES = 20;
 /** Lists up to 20 cleaned names, separated by commas, and counts the rest, because a publisher may list thousands. */
@@ -17397,6 +17404,13 @@ function toHostError(error, doing) {
             return new DeploymentError('step_failed', message, { cause: error });
         }
     }
+}
+/** Like `toHostError`, for work in the runner's temporary folder: `host_not_writable` if the folder is absent. */
+function toTemporaryError(error, folder) {
+    const errno = errnoOf(error);
+    if (errno !== 'ENOENT' && errno !== 'ENOTDIR')
+        return toHostError(error, `working in ${folder}`);
+    return new DeploymentError('host_not_writable', `The runner's temporary folder ${cleanForeignText(folder)} is not a folder (${errno}): create it, or correct RUNNER_TEMP.`, { cause: error });
 }
 /**
  * Names the user who was refused, and the owner of the path. If the path cannot be examined, names the owner of its
@@ -18184,6 +18198,7 @@ function runToEnd(work) {
 
 
 
+
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 };
 const MAX_OUTPUT_BYTES = 2048;
 /** For a PATH without any absolute folder. Without a PATH, some shells also search the current folder. */
@@ -18314,7 +18329,33 @@ async function startChild({ command, env, cwd }, stdio) {
     catch (error) {
         if (!(error instanceof Error && isSystemError(error)))
             throw error;
-        return error;
+        return errnoOf(error) === 'ENOENT' ? (withoutInterpreter(program) ?? error) : error;
+    }
+}
+const MAX_SHEBANG_BYTES = 256;
+/** Explains why a script that exists is reported as absent: its interpreter is absent. */
+function withoutInterpreter(script) {
+    if (!(0,external_node_path_namespaceObject.isAbsolute)(script))
+        return undefined;
+    try {
+        const start = Buffer.alloc(MAX_SHEBANG_BYTES);
+        const fd = (0,external_node_fs_namespaceObject.openSync)(script, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        try {
+            (0,external_node_fs_namespaceObject.readSync)(fd, start);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        const [, interpreter] = /^#! *([^ \n\0]+)/.exec(start.toString('latin1')) ?? [];
+        if (interpreter === undefined || (0,external_node_fs_namespaceObject.existsSync)(interpreter))
+            return undefined;
+        const cause = interpreter.endsWith('\r')
+            ? 'the lines of the script end in CRLF, so convert them to LF'
+            : 'install it';
+        return new Error(`its interpreter ${JSON.stringify(interpreter)} does not exist: ${cause}`);
+    }
+    catch {
+        return undefined;
     }
 }
 function exitOf(child) {
@@ -18564,7 +18605,7 @@ function openPrivateFileSync(parent) {
         }
     }
     catch (error) {
-        throw toHostError(error, `creating a private file in ${parent}`);
+        throw toTemporaryError(error, parent);
     }
 }
 /** Closes the descriptor only once, because its number may soon be another file's. */
@@ -18919,7 +18960,7 @@ function makePrivateFolderSync(path) {
         (0,external_node_fs_namespaceObject.mkdirSync)(path, 0o700);
     }
     catch (error) {
-        throw toHostError(error, `making a folder in ${(0,external_node_path_namespaceObject.dirname)(path)}`);
+        throw toTemporaryError(error, (0,external_node_path_namespaceObject.dirname)(path));
     }
 }
 /**
@@ -25206,295 +25247,6 @@ class lib_HttpClient {
 }
 const lowercaseKeys = (obj) => Object.keys(obj).reduce((c, k) => ((c[k.toLowerCase()] = obj[k]), c), {});
 //# sourceMappingURL=index.js.map
-;// CONCATENATED MODULE: ./build/net/exchange.js
-
-
-
-
-
-
-
-/**
- * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
- * ConfigError `insecure_url` for an address that must not be reached, and TransientError `network` or `timeout`. Throws
- * ArtifactError `network` for a refused certificate, and `bad_response` for an answer that is not HTTP or is HTTP 101.
- * Throws the reason of the settings' signal once that signal is aborted.
- */
-async function openExchange(request, settings) {
-    const watch = new ConnectionWatch({ server: request.server, foreign: isForeign(request) }, settings);
-    try {
-        const { signal } = watch;
-        const route = await findRoute(request, { ...settings, signal });
-        const sent = startRequest(request, { ...route, signal });
-        watch.follow(sent);
-        const answer = await receiveHead(sent.end(request.body), request);
-        return {
-            status: answer.statusCode ?? 0,
-            headers: readResponseHeaders(answer.headers),
-            url: request.url,
-            server: request.server,
-            foreign: isForeign(request),
-            body: receiveBody(answer, watch),
-            close: () => watch.close(),
-        };
-    }
-    catch (error) {
-        throw watch.endWith(error);
-    }
-}
-function isForeign({ url, hub }) {
-    return url.origin !== hub.origin;
-}
-async function findRoute(request, settings) {
-    const { agent, isProxied } = createAgent(request.url, settings);
-    return { agent, lookup: await lookupFor(request, { ...settings, isProxied }) };
-}
-function startRequest({ url, method, headers }, { agent, lookup, signal }) {
-    const { request } = url.protocol === 'https:' ? (external_node_https_default()) : (external_node_http_default());
-    return request(url, { method, headers: { ...headers, connection: 'close' }, agent, lookup, signal });
-}
-/**
- * Returns the lookup for a direct connection. Throws ConfigError `insecure_url` if the URL alone shows that its address
- * must not be reached.
- */
-async function lookupFor({ url, hub, server }, { addresses, isProxied }) {
-    if (url.href === hub.href)
-        return addresses.grantingLookup(hub);
-    if (isProxied)
-        await addresses.verifyProxied(url, hub, server);
-    else
-        await addresses.verifyLiteral(url, hub, server);
-    return addresses.judgingLookup(url, hub, server);
-}
-/** Settles whenever the request ends, even if the server switches to another protocol or closes without an error. */
-function receiveHead(sent, request) {
-    return new Promise((resolve, reject) => {
-        const refuse = () => reject(unusableAnswer(request, 'an HTTP answer', 'HTTP 101 (a switch to another protocol)'));
-        sent.on('response', answer => (answer.statusCode === 101 ? refuse() : resolve(answer)));
-        sent.on('upgrade', (_, socket) => {
-            socket.destroy();
-            refuse();
-        });
-        // This listener stays after the answer has begun: the request may still fail, and the body reports that.
-        sent.on('error', reject);
-        sent.on('close', () => reject(new Error('closed without an answer')));
-    });
-}
-async function* receiveBody(answer, watch) {
-    try {
-        watch.awaitServer();
-        for await (const chunk of answer) {
-            watch.pause();
-            weighOnHeap(chunk);
-            yield chunk;
-            watch.awaitServer();
-        }
-    }
-    catch (error) {
-        throw watch.endWith(error);
-    }
-}
-/**
- * Watches one connection. Aborts `signal` with TransientError `timeout` if the connection is not ready within
- * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
- * itself takes does not count.
- */
-class ConnectionWatch {
-    server;
-    foreign;
-    /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection has ended. */
-    signal;
-    /** True if the connection was ready, so that bytes of the request may have left. */
-    sent = false;
-    #controller = new AbortController();
-    #settings;
-    #request;
-    #stopTimer;
-    constructor({ server, foreign }, settings) {
-        this.server = server;
-        this.foreign = foreign;
-        this.#settings = settings;
-        this.signal = AbortSignal.any([settings.signal, this.#controller.signal]);
-        const expire = () => this.#controller.abort(this.#unconnected());
-        this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire);
-    }
-    /**
-     * Starts to wait for the server once the request's connection is ready. A TLS connection is ready once the
-     * certificate is verified.
-     */
-    follow(request) {
-        this.#request = request;
-        request.once('socket', socket => whenReady(socket, () => this.#ready()));
-    }
-    /** Starts to count the server's silence, because it is the server's turn. */
-    awaitServer() {
-        this.#stopTimer();
-        const expire = () => this.#controller.abort(this.#silent());
-        this.#stopTimer = this.#settings.startTimer(this.#settings.timeouts.idleMs, expire);
-    }
-    /** Stops counting, because it is this client's turn. */
-    pause() {
-        this.#stopTimer();
-    }
-    /**
-     * Ends the connection of an answered request, even if part of the body is still to come. The signal is aborted only
-     * once the request is closed, to release what still listens to it. If it were aborted at once, Node.js would create
-     * two errors and format their stacks, for which V8 counts the lines of the bundle.
-     */
-    close() {
-        this.pause();
-        const release = () => this.#controller.abort();
-        if (this.#request === undefined || this.#request.closed)
-            release();
-        else
-            this.#request.once('close', release).destroy();
-    }
-    /**
-     * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this
-     * is the signal's reason; otherwise, it is the error, explained.
-     */
-    endWith(error) {
-        const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this);
-        this.pause();
-        this.#controller.abort();
-        return reason;
-    }
-    #ready() {
-        this.sent = true;
-        this.awaitServer();
-    }
-    #unconnected() {
-        const message = `Could not connect to ${this.server} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`;
-        return new TransientError('timeout', message, { sent: false });
-    }
-    #silent() {
-        const message = `${this.server} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`;
-        return new TransientError('timeout', message, { sent: true });
-    }
-}
-function whenReady(socket, ready) {
-    // A connection to an https proxy has already been secured when a request gets it.
-    if (socket instanceof external_node_tls_namespaceObject.TLSSocket && !socket.authorized)
-        socket.once('secureConnect', ready);
-    else if (socket.connecting)
-        socket.once('connect', ready);
-    else
-        ready();
-}
-/** A failure that another attempt may avoid: a failed connection, or an answer that may differ later. */
-class TransientError extends ArtifactError {
-    /** False when no byte of the request can have reached the server. */
-    sent;
-    constructor(code, message, options) {
-        super(code, message, options);
-        this.sent = options.sent;
-    }
-}
-/**
- * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
- * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
- * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
- */
-function explainFailure(error, { server, foreign, sent }) {
-    if (error instanceof DeployError)
-        return error;
-    const code = errnoOf(error) ?? '';
-    const reason = foreign ? foreignReason(error, code) : exchange_reasonOf(error);
-    if (code.startsWith('HPE_')) {
-        const advice = server.startsWith('http:')
-            ? 'check the URL and its port, and whether the URL should be https instead of http.'
-            : 'check the URL and its port.';
-        const message = `${server} did not send a valid HTTP response (${reason}): ${advice}`;
-        return new ArtifactError('bad_response', message, { cause: error });
-    }
-    if (CERTIFICATE_CODE.test(code)) {
-        const refused = `The certificate of ${server} was refused (${reason}), and nothing was sent.`;
-        if (!UNKNOWN_ISSUER.test(code))
-            return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error });
-        return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
-    }
-    if (!sent && NO_TLS_CODE.test(code)) {
-        const message = `${server} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`;
-        return new TransientError('network', message, { sent, cause: error });
-    }
-    const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`;
-    return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
-        sent,
-        cause: error,
-    });
-}
-/** Advice for a server that cannot be reached. */
-const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
-const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
-/** A code that begins with ERR_SSL_ is about another fault, for example a server that requires a client certificate. */
-const CERTIFICATE_CODE = /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/;
-/** The certificate errors that another authority in ca-file could fix. */
-const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
-const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.';
-const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
-/** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
-const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
-const NO_REASON = 'no reason given';
-/** Quotes only the code, and the status with which the operator's own proxy refused the connection. */
-function foreignReason(error, code) {
-    const status = code === 'ERR_PROXY_TUNNEL' ? error.statusCode : undefined;
-    return typeof status === 'number' ? `${code}: the proxy answered HTTP ${status}` : code || NO_REASON;
-}
-function exchange_reasonOf(error) {
-    if (error instanceof AggregateError && error.errors.length > 0)
-        return exchange_reasonOf(error.errors[0]);
-    const message = error instanceof Error ? error.message : String(error);
-    const known = message.replace(NODE_HINT, '');
-    return cleanForeignText(known === '' ? (errnoOf(error) ?? NO_REASON) : known, 200);
-}
-/**
- * Returns the headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header
- * cannot carry, such as a secret with a line break. The message names the header, never its value.
- */
-function readRequestHeaders(headers) {
-    return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]));
-}
-function checkedName(name, value) {
-    try {
-        (0,external_node_http_namespaceObject.validateHeaderName)(name);
-        (0,external_node_http_namespaceObject.validateHeaderValue)(name, value);
-        return name.toLowerCase();
-    }
-    catch {
-        throw new ConfigError('invalid_input', `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in the input that has this value.`);
-    }
-}
-/**
- * Returns an answer's headers under lower-case names. The values of a repeated header are joined with `, `, so that a
- * signature header that was sent twice never passes for one of the two. Of a few headers, such as `location`, Node
- * keeps only the first value.
- */
-function readResponseHeaders(headers) {
-    const entries = Object.entries(headers).flatMap(([name, value]) => value === undefined ? [] : [[name, [value].flat().join(', ')]]);
-    return Object.fromEntries(entries);
-}
-/**
- * Creates the agent for one request. The agent connects directly or through the proxy that the environment names for
- * this URL. It verifies every certificate, including that of an https proxy, and `signal` interrupts a proxy that
- * stalls. Throws TypeError if the agent has no options to carry these settings, rather than connect without them.
- */
-function createAgent(url, { trust, signal }) {
-    const client = new lib_HttpClient(undefined, [], { keepAlive: false });
-    const agent = client.getAgent(url.href);
-    if (agent.options === undefined)
-        throw new TypeError('Expected an HTTP agent with options, found one without.');
-    Object.assign(agent.options, trust);
-    if (agent.options.proxy !== undefined)
-        Object.assign(agent.options.proxy, trust, { signal });
-    return { agent, isProxied: agent.options.proxy !== undefined };
-}
-/** Builds ArtifactError `bad_response` for an answer that is not of the expected form. */
-function unusableAnswer(answer, expected, found) {
-    return new ArtifactError('bad_response', `${answer.server} answered with ${found} instead of ${expected}: check the URL, or report this to the hub's operator.`);
-}
-
-;// CONCATENATED MODULE: external "node:dns"
-const external_node_dns_namespaceObject = require("node:dns");
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = require("node:net");
 var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node_net_namespaceObject);
@@ -25678,7 +25430,8 @@ function readTrust(ca) {
         throw new ConfigError('invalid_input', `ca-file ${fault}: check the file.`);
     return {
         rejectUnauthorized: true,
-        secureContext: (0,external_node_tls_namespaceObject.createSecureContext)({ ca: allAuthorities(ca) }),
+        // An intermediate authority may be trusted without its root, as curl trusts it.
+        secureContext: (0,external_node_tls_namespaceObject.createSecureContext)({ ca: allAuthorities(ca), allowPartialTrustChain: true }),
     };
 }
 /**
@@ -25724,6 +25477,450 @@ function isCertificate(pem) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/net/proxy.js
+
+
+
+/**
+ * Returns the proxy for a URL, as curl reads it: `https_proxy` or `http_proxy`, then `all_proxy`, in lower or upper
+ * case, the scheme optional, the user name and password percent-encoded. Returns undefined for a host that `no_proxy`
+ * names, and for this host. Throws ConfigError `invalid_input`, which names the variable and not its value, for
+ * anything that curl could not use either, and for a proxy that is not an HTTP proxy: a connection must never bypass a
+ * proxy because of a typo.
+ */
+function findProxy(url, env = process.env) {
+    const named = firstSet(env, [`${url.protocol.slice(0, -1)}_proxy`, 'all_proxy']);
+    if (named === undefined || isLoopback(url.hostname) || isBypassed(url, env))
+        return undefined;
+    return parseProxy(named);
+}
+function firstSet(env, names) {
+    const set = names.flatMap(name => [name, name.toUpperCase()]).find(name => (env[name] ?? '') !== '');
+    return set === undefined ? undefined : { name: set, value: (env[set] ?? '').trim() };
+}
+const PROXY = /^(?:(?<scheme>[a-z][a-z0-9+.-]*):\/\/)?(?:(?<credentials>[^/?#]*)@)?(?<host>\[[^\]]*\]|[^:/?#@[\]\s]+)(?::(?<port>\d{1,5}))?\/?$/i;
+/** curl's default for a proxy without TLS. */
+const PROXY_PORT = 1080;
+function parseProxy({ name, value }) {
+    const { scheme = 'http', credentials, host = '', port } = PROXY.exec(value)?.groups ?? {};
+    const kind = scheme.toLowerCase();
+    if (kind !== 'http' && kind !== 'https')
+        throw unusable(name, `names a proxy of the kind "${kind.slice(0, 20)}", but only http and https proxies can be used`);
+    const number = port === undefined ? (kind === 'https' ? 443 : PROXY_PORT) : Number(port);
+    if (number < 1 || number > 65_535 || !URL.canParse(`http://${host}`))
+        throw unusable(name, 'is not of the form http://user:password@host:port. Percent-encode special characters in the user name and password (# is %23, @ is %40, / is %2F)');
+    const bare = host.replace(/^\[|\]$/g, '');
+    const authorization = credentials === undefined ? undefined : basic(credentials);
+    return { scheme: kind, host: bare, port: number, authorization, variable: name };
+}
+/** Decodes what is percent-encoded, and leaves any other `%` as it is, as curl does. */
+function basic(credentials) {
+    const pair = credentials.includes(':') ? credentials : `${credentials}:`;
+    const bytes = Buffer.from(pair)
+        .toString('latin1')
+        .replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+    return `Basic ${Buffer.from(bytes, 'latin1').toString('base64')}`;
+}
+/** True if `no_proxy` names the host: `*`, a name and all names below it, an address, a network, each with a port. */
+function isBypassed(url, env) {
+    const list = firstSet(env, ['no_proxy']);
+    if (list === undefined)
+        return false;
+    const host = url.hostname.replace(/^\[|\]$|\.$/g, '').toLowerCase();
+    const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+    return list.value
+        .toLowerCase()
+        .split(/[\s,]+/)
+        .some(entry => entry !== '' && covers(entry, { host, port, variable: list.name }));
+}
+function covers(entry, { host, port, variable }) {
+    if (entry === '*')
+        return true;
+    if (entry.includes('/'))
+        return isInNetwork(host, entry, variable);
+    const { name = '', only } = /^(?<name>\[[^\]]*\]|[^:]*|.*:.*:.*?)(?::(?<only>\d+))?$/.exec(entry)?.groups ?? {};
+    if (only !== undefined && only !== port)
+        return false;
+    const bare = name.replace(/^\[|\]$/g, '');
+    if ((0,external_node_net_namespaceObject.isIP)(host) !== 0 || (0,external_node_net_namespaceObject.isIP)(bare) !== 0)
+        return isSameAddress(host, bare);
+    const isWild = bare.startsWith('*.');
+    const suffix = bare.replace(/^\*?\./, '').replace(/\.$/, '');
+    return suffix !== '' && ((!isWild && host === suffix) || host.endsWith(`.${suffix}`));
+}
+function isSameAddress(host, entry) {
+    if ((0,external_node_net_namespaceObject.isIP)(host) === 0 || (0,external_node_net_namespaceObject.isIP)(entry) === 0)
+        return false;
+    const list = new external_node_net_namespaceObject.BlockList();
+    list.addAddress(entry, proxy_familyOf(entry));
+    return list.check(host, proxy_familyOf(host));
+}
+function isInNetwork(host, entry, variable) {
+    const [network = '', bits = '', ...rest] = entry.replace(/[[\]]/g, '').split('/');
+    const most = (0,external_node_net_namespaceObject.isIPv6)(network) ? 128 : 32;
+    if ((0,external_node_net_namespaceObject.isIP)(network) === 0 || rest.length > 0 || !/^\d{1,3}$/.test(bits) || Number(bits) > most)
+        throw unusable(variable, `has an entry that is not a network such as 10.0.0.0/8: ${JSON.stringify(entry.slice(0, 60))}`);
+    if ((0,external_node_net_namespaceObject.isIP)(host) === 0)
+        return false;
+    const list = new external_node_net_namespaceObject.BlockList();
+    list.addSubnet(network, Number(bits), proxy_familyOf(network));
+    return list.check(host, proxy_familyOf(host));
+}
+function proxy_familyOf(address) {
+    return (0,external_node_net_namespaceObject.isIPv6)(address) ? 'ipv6' : 'ipv4';
+}
+function unusable(variable, problem) {
+    return new ConfigError('invalid_input', `The environment variable ${variable} ${problem}. Nothing was requested.`);
+}
+
+;// CONCATENATED MODULE: ./build/net/exchange.js
+
+
+
+
+
+
+
+
+/**
+ * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
+ * ConfigError `insecure_url` for an address that must not be reached, and TransientError `network` or `timeout`. Throws
+ * ArtifactError `network` for a refused certificate, and `bad_response` for an answer that is not HTTP or is HTTP 101.
+ * Throws the reason of the settings' signal once that signal is aborted.
+ */
+async function openExchange(request, settings) {
+    const proxy = findProxy(request.url);
+    const watch = new ConnectionWatch({ server: request.server, foreign: isForeign(request) }, settings);
+    try {
+        const refusal = settings.proxyRefusals.get(proxy?.variable ?? '');
+        if (refusal !== undefined)
+            throw refusal;
+        const { signal } = watch;
+        const route = await findRoute(request, { ...settings, signal, proxy });
+        const sent = startRequest(request, { ...route, signal });
+        watch.follow(sent);
+        const answer = await receiveHead(sent.end(request.body), request);
+        return {
+            status: answer.statusCode ?? 0,
+            headers: readResponseHeaders(answer.headers),
+            url: request.url,
+            server: request.server,
+            foreign: isForeign(request),
+            body: receiveBody(answer, watch),
+            close: () => watch.close(),
+        };
+    }
+    catch (error) {
+        throw watch.endWith(proxy === undefined ? error : explainProxyRefusal(error, proxy, { request, settings }));
+    }
+}
+function isForeign({ url, hub }) {
+    return url.origin !== hub.origin;
+}
+/** Explains why a proxy did not open a tunnel; returns any other error as it is. */
+function explainProxyRefusal(error, { variable }, { request, settings }) {
+    const { status } = /^tunneling socket could not be established, statusCode=(?<status>\d+)/.exec(String(error?.message))
+        ?.groups ?? {};
+    if (status === undefined)
+        return error;
+    if (status !== '407') {
+        const message = `The proxy that ${variable} names refused to connect to ${request.server} (HTTP ${status}): ask whoever runs the proxy, or add the host to no_proxy.`;
+        return new TransientError('network', message, { sent: false, cause: error });
+    }
+    const message = `The proxy that ${variable} names refused its user name and password (HTTP 407): correct them there. Percent-encode special characters.`;
+    const refusal = new ArtifactError('network', message, { cause: error });
+    settings.proxyRefusals.set(variable, refusal);
+    return refusal;
+}
+async function findRoute(request, settings) {
+    const isProxied = settings.proxy !== undefined;
+    return { agent: createAgent(request.url, settings), lookup: await lookupFor(request, { ...settings, isProxied }) };
+}
+function startRequest({ url, method, headers }, { agent, lookup, signal }) {
+    const { request } = url.protocol === 'https:' ? (external_node_https_default()) : (external_node_http_default());
+    return request(url, { method, headers: { ...headers, connection: 'close' }, agent, lookup, signal });
+}
+/**
+ * Returns the lookup for a direct connection. Throws ConfigError `insecure_url` if the URL alone shows that its address
+ * must not be reached.
+ */
+async function lookupFor({ url, hub, server }, { addresses, isProxied }) {
+    if (url.href === hub.href)
+        return addresses.grantingLookup(hub);
+    if (isProxied)
+        await addresses.verifyProxied(url, hub, server);
+    else
+        await addresses.verifyLiteral(url, hub, server);
+    return addresses.judgingLookup(url, hub, server);
+}
+/** Settles whenever the request ends, even if the server switches to another protocol or closes without an error. */
+function receiveHead(sent, request) {
+    return new Promise((resolve, reject) => {
+        const refuse = () => reject(unusableAnswer(request, 'an HTTP answer', 'HTTP 101 (a switch to another protocol)'));
+        sent.on('response', answer => (answer.statusCode === 101 ? refuse() : resolve(answer)));
+        sent.on('upgrade', (_, socket) => {
+            socket.destroy();
+            refuse();
+        });
+        // This listener stays after the answer has begun: the request may still fail, and the body reports that.
+        sent.on('error', reject);
+        sent.on('close', () => reject(new Error('closed without an answer')));
+    });
+}
+async function* receiveBody(answer, watch) {
+    try {
+        watch.awaitServer();
+        for await (const chunk of answer) {
+            watch.pause();
+            weighOnHeap(chunk);
+            yield chunk;
+            watch.awaitServer();
+        }
+    }
+    catch (error) {
+        throw watch.endWith(error);
+    }
+}
+/**
+ * Watches one connection. Aborts `signal` with TransientError `timeout` if the connection is not ready within
+ * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
+ * itself takes does not count.
+ */
+class ConnectionWatch {
+    server;
+    foreign;
+    /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection has ended. */
+    signal;
+    /** True if the connection was ready, so that bytes of the request may have left. */
+    sent = false;
+    #controller = new AbortController();
+    #settings;
+    #request;
+    #stopTimer;
+    constructor({ server, foreign }, settings) {
+        this.server = server;
+        this.foreign = foreign;
+        this.#settings = settings;
+        this.signal = AbortSignal.any([settings.signal, this.#controller.signal]);
+        const expire = () => this.#controller.abort(this.#unconnected());
+        this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire);
+    }
+    /**
+     * Starts to wait for the server once the request's connection is ready. A TLS connection is ready once the
+     * certificate is verified.
+     */
+    follow(request) {
+        this.#request = request;
+        request.once('socket', socket => whenReady(socket, () => this.#ready()));
+    }
+    /** Starts to count the server's silence, because it is the server's turn. */
+    awaitServer() {
+        this.#stopTimer();
+        const expire = () => this.#controller.abort(this.#silent());
+        this.#stopTimer = this.#settings.startTimer(this.#settings.timeouts.idleMs, expire);
+    }
+    /** Stops counting, because it is this client's turn. */
+    pause() {
+        this.#stopTimer();
+    }
+    /**
+     * Ends the connection of an answered request, even if part of the body is still to come. The signal is aborted only
+     * once the request is closed, to release what still listens to it. If it were aborted at once, Node.js would create
+     * two errors and format their stacks, for which V8 counts the lines of the bundle.
+     */
+    close() {
+        this.pause();
+        const release = () => this.#controller.abort();
+        if (this.#request === undefined || this.#request.closed)
+            release();
+        else
+            this.#request.once('close', release).destroy();
+    }
+    /**
+     * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this
+     * is the signal's reason; otherwise, it is the error, explained.
+     */
+    endWith(error) {
+        const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this);
+        this.pause();
+        this.#controller.abort();
+        return reason;
+    }
+    #ready() {
+        this.sent = true;
+        this.awaitServer();
+    }
+    #unconnected() {
+        const message = `Could not connect to ${this.server} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`;
+        return new TransientError('timeout', message, { sent: false });
+    }
+    #silent() {
+        const message = `${this.server} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`;
+        return new TransientError('timeout', message, { sent: true });
+    }
+}
+function whenReady(socket, ready) {
+    // A connection to an https proxy has already been secured when a request gets it.
+    if (socket instanceof external_node_tls_namespaceObject.TLSSocket && !socket.authorized)
+        socket.once('secureConnect', ready);
+    else if (socket.connecting)
+        socket.once('connect', ready);
+    else
+        ready();
+}
+/** A failure that another attempt may avoid: a failed connection, or an answer that may differ later. */
+class TransientError extends ArtifactError {
+    /** False when no byte of the request can have reached the server. */
+    sent;
+    constructor(code, message, options) {
+        super(code, message, options);
+        this.sent = options.sent;
+    }
+}
+/**
+ * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
+ * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
+ * TransientError, except for a refused certificate and an old version of TLS. The message names no path and no query: both may contain tokens.
+ */
+function explainFailure(error, { server, foreign, sent }) {
+    if (error instanceof DeployError)
+        return error;
+    const code = errnoOf(error) ?? '';
+    const reason = foreign ? foreignReason(error, code) : exchange_reasonOf(error);
+    if (code === 'HPE_HEADER_OVERFLOW') {
+        const message = `${server} sent more than 16 KiB of headers: ${ANSWER_ADVICE}`;
+        return new ArtifactError('bad_response', message, { cause: error });
+    }
+    if (code.startsWith('HPE_')) {
+        const advice = server.startsWith('http:')
+            ? 'check the URL and its port, and whether the URL should be https instead of http.'
+            : 'check the URL and its port.';
+        const message = `${server} did not send a valid HTTP response (${reason}): ${advice}`;
+        return new ArtifactError('bad_response', message, { cause: error });
+    }
+    if (CERTIFICATE_CODE.test(code)) {
+        const refused = `The certificate of ${server} was refused (${reason}), and nothing was sent.`;
+        if (!UNKNOWN_ISSUER.test(code))
+            return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error });
+        return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
+    }
+    if (!sent && NO_TLS_CODE.test(code) && OLD_TLS.test(String(error.message))) {
+        const message = `${server} speaks only a version of TLS before 1.2 (${code}): enable TLS 1.2 or newer there.`;
+        return new ArtifactError('network', message, { cause: error });
+    }
+    if (!sent && NO_TLS_CODE.test(code)) {
+        const message = `${server} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`;
+        return new TransientError('network', message, { sent, cause: error });
+    }
+    const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`;
+    return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
+        sent,
+        cause: error,
+    });
+}
+/** Advice for a server that cannot be reached. */
+const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
+/** What OpenSSL says of a server that knows no version of TLS that Node.js accepts. */
+const OLD_TLS = /unsupported protocol|alert protocol version/;
+const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
+/** A code that begins with ERR_SSL_ is about another fault, for example a server that requires a client certificate. */
+const CERTIFICATE_CODE = /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/;
+/** The certificate errors that another authority in ca-file could fix. */
+const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
+/** Advice for a certificate that no known authority vouches for. */
+const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.';
+const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
+/** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
+const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
+const NO_REASON = 'no reason given';
+/** Quotes only the code, and the status with which the operator's own proxy refused the connection. */
+function foreignReason(error, code) {
+    const status = code === 'ERR_PROXY_TUNNEL' ? error.statusCode : undefined;
+    return typeof status === 'number' ? `${code}: the proxy answered HTTP ${status}` : code || NO_REASON;
+}
+function exchange_reasonOf(error) {
+    if (error instanceof AggregateError && error.errors.length > 0)
+        return exchange_reasonOf(error.errors[0]);
+    const message = error instanceof Error ? error.message : String(error);
+    const known = message.replace(NODE_HINT, '');
+    return cleanForeignText(known === '' ? (errnoOf(error) ?? NO_REASON) : known, 200);
+}
+/**
+ * Returns the headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header
+ * cannot carry, such as a secret with a line break. The message names the header, never its value.
+ */
+function readRequestHeaders(headers) {
+    return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]));
+}
+function checkedName(name, value) {
+    try {
+        (0,external_node_http_namespaceObject.validateHeaderName)(name);
+        (0,external_node_http_namespaceObject.validateHeaderValue)(name, value);
+        return name.toLowerCase();
+    }
+    catch {
+        throw new ConfigError('invalid_input', `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in the input that has this value.`);
+    }
+}
+/**
+ * Returns an answer's headers under lower-case names. The values of a repeated header are joined with `, `, so that a
+ * signature header that was sent twice never passes for one of the two. Of a few headers, such as `location`, Node
+ * keeps only the first value.
+ */
+function readResponseHeaders(headers) {
+    const entries = Object.entries(headers).flatMap(([name, value]) => value === undefined ? [] : [[name, [value].flat().join(', ')]]);
+    return Object.fromEntries(entries);
+}
+/**
+ * Creates the agent for one request, which connects directly or through the proxy. The agent verifies every
+ * certificate, including that of an https proxy, and `signal` interrupts a proxy that stalls. Throws TypeError if the
+ * agent has no options to carry these settings, rather than connect without them.
+ */
+function createAgent(url, { trust, signal, proxy }) {
+    const agent = agentThrough(proxy, url);
+    const settings = proxy === undefined ? agent.options : agent.options?.proxy;
+    const { request } = agent;
+    if (agent.options === undefined || settings === undefined)
+        throw new TypeError('Expected an HTTP agent with options, found one without.');
+    Object.assign(agent.options, trust);
+    if (proxy === undefined)
+        return agent;
+    if (request === undefined)
+        throw new TypeError('Expected an agent that asks the proxy itself, found another.');
+    Object.assign(settings, trust, { signal, host: proxy.host, port: proxy.port });
+    const credentials = proxy.authorization === undefined ? {} : { 'proxy-authorization': proxy.authorization };
+    agent.request = options => request({ ...options, headers: { ...options.headers, ...credentials } });
+    return agent;
+}
+const PROXY_VARIABLES = ['http_proxy', 'https_proxy', 'no_proxy'].flatMap(name => [name, name.toUpperCase()]);
+/** The HTTP client takes a proxy only from the environment, which it reads less well than `findProxy`. */
+function agentThrough(proxy, url) {
+    const before = PROXY_VARIABLES.map(name => [name, process.env[name]]);
+    try {
+        for (const name of PROXY_VARIABLES)
+            delete process.env[name];
+        if (proxy !== undefined)
+            process.env[`${url.protocol.slice(0, -1)}_proxy`] = `${proxy.scheme}://proxy`;
+        return new lib_HttpClient(undefined, [], { keepAlive: false }).getAgent(url.href);
+    }
+    finally {
+        for (const [name, value] of before) {
+            if (value === undefined)
+                delete process.env[name];
+            else
+                process.env[name] = value;
+        }
+    }
+}
+/** Advice for a server that does not answer as a hub does. */
+const ANSWER_ADVICE = "check the URL, or report this to the hub's operator.";
+/** Builds ArtifactError `bad_response` for an answer that is not of the expected form. */
+function unusableAnswer(answer, expected, found) {
+    return new ArtifactError('bad_response', `${answer.server} answered with ${found} instead of ${expected}: ${ANSWER_ADVICE}`);
+}
+
+;// CONCATENATED MODULE: external "node:dns"
+const external_node_dns_namespaceObject = require("node:dns");
 ;// CONCATENATED MODULE: ./build/net/settings.js
 
 
@@ -25742,6 +25939,7 @@ function buildWireSettings(options) {
         startTimer: options.startTimer ?? startTimer,
         random: options.random ?? Math.random,
         addresses: new AddressPolicy({ resolve: external_node_dns_namespaceObject.lookup, ownAddresses, ...options.addresses }),
+        proxyRefusals: new Map(),
     };
 }
 function ownAddresses() {
@@ -26953,7 +27151,10 @@ function isHostAction(action) {
     return HOST_ACTIONS.has(action);
 }
 
+;// CONCATENATED MODULE: external "node:buffer"
+const external_node_buffer_namespaceObject = require("node:buffer");
 ;// CONCATENATED MODULE: ./build/net/call.js
+
 
 
 
@@ -26986,7 +27187,9 @@ async function attemptCall(call, start, settings) {
     const { method, body } = call;
     const hub = call.hub === undefined ? start.url : new URL(call.hub);
     const open = async ({ url, headers, credentials, server }) => await openExchange({ method, url, headers: { ...headers, ...credentials }, body, hub, server }, settings);
-    const exchange = call.followRedirects ? await followRedirects(start, open, settings) : await open(start);
+    const exchange = call.followRedirects
+        ? await followRedirects(start, open, { ...settings, ...call })
+        : await open(start);
     try {
         return await call.receive(exchange);
     }
@@ -27002,11 +27205,13 @@ async function attemptCall(call, start, settings) {
  */
 async function followRedirects(start, open, settings) {
     const visited = [start.url.href];
+    const answers = [];
     let hop = start;
     for (;;) {
         const exchange = await open(hop);
+        answers.push(exchange);
         if (!REDIRECT_STATUSES.has(exchange.status))
-            return exchange;
+            return withOriginHeaders(answers, settings.originHeaders ?? []);
         exchange.close();
         const target = readTarget(exchange);
         verifyTarget(exchange, target, settings);
@@ -27015,6 +27220,19 @@ async function followRedirects(start, open, settings) {
         settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`);
         hop = hopTo(target, hop, serverName(target, exchange));
     }
+}
+/**
+ * Returns the last of the answers with the header that the first answer's origin sent last, for each of these names. If
+ * that origin sent none, the last answer that has one decides. A hub that redirects to storage may sign its redirect.
+ */
+function withOriginHeaders(answers, names) {
+    const [first, last] = [answers[0], answers.at(-1)];
+    const headers = names.flatMap(name => {
+        const senders = answers.filter(answer => answer.headers[name] !== undefined);
+        const sender = senders.findLast(({ url }) => url.origin === first.url.origin) ?? senders.at(-1);
+        return sender === undefined ? [] : [[name, sender.headers[name]]];
+    });
+    return { ...last, headers: { ...last.headers, ...Object.fromEntries(headers) } };
 }
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
 /** Refuses a target as the URL policy does. The message does not name a target that a foreign answer gave. */
@@ -27031,7 +27249,7 @@ function verifyTarget({ url, server, foreign }, target, settings) {
     }
 }
 function readTarget({ url, server, status, headers, foreign }) {
-    const location = headers['location'] ?? '';
+    const location = decodedLocation(headers['location'] ?? '');
     if (location === '' || !URL.canParse(location, url.href)) {
         const found = location === '' || foreign
             ? 'no usable Location header'
@@ -27039,6 +27257,11 @@ function readTarget({ url, server, status, headers, foreign }) {
         throw badRedirect(server, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`);
     }
     return new URL(location, url);
+}
+/** Node.js reads headers as Latin-1, but some servers send UTF-8. */
+function decodedLocation(location) {
+    const bytes = Buffer.from(location, 'latin1');
+    return (0,external_node_buffer_namespaceObject.isUtf8)(bytes) ? bytes.toString() : location;
 }
 /** The message names the first server, because a foreign answer may have given the others. */
 function refuseEndlessChain(start, visited, next) {
@@ -27095,17 +27318,17 @@ async function requestJson(request, settings) {
         retry: request.retry,
         followRedirects: request.method === 'GET' && request.followRedirects !== false,
         timeoutMs: request.timeoutMs,
-        receive: (exchange) => receiveJson(exchange, request.maxBytes ?? MAX_JSON_BODY_BYTES),
+        receive: (exchange) => receiveJson(exchange, request),
     };
     const signals = [settings.signal, ...(request.signal === undefined ? [] : [request.signal])];
     return await makeCall(call, { ...settings, signal: AbortSignal.any(signals) });
 }
-async function receiveJson(exchange, maxBytes) {
-    const succeeded = exchange.status >= 200 && exchange.status < 300;
-    if (succeeded && isEncoded(exchange))
-        throw unusableAnswer(exchange, 'plain JSON', 'an encoded body (Content-Encoding)');
+async function receiveJson(exchange, { maxBytes = MAX_JSON_BODY_BYTES, anyBody = false }) {
+    const isJudged = exchange.status >= 200 && exchange.status < 300 && !anyBody;
+    if (isJudged && isEncoded(exchange))
+        throw unusableAnswer(exchange, 'plain JSON', encodedBody(exchange));
     const { cut, ...answer } = await readAnswerText(exchange, maxBytes);
-    if (succeeded && cut)
+    if (isJudged && cut)
         throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'a longer body');
     return { ...headOf(exchange), ...answer };
 }
@@ -27122,9 +27345,18 @@ async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS);
     return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut };
 }
-/** True if the body has a Content-Encoding other than `identity`, although each request accepts only `identity`. */
-function isEncoded(exchange) {
-    return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase());
+/** Some storage keeps `aws-chunked` from an upload, although it sends the plain bytes. */
+const PLAIN_ENCODINGS = new Set(['', 'identity', 'aws-chunked']);
+/** True if the body has a Content-Encoding that changes its bytes, although each request accepts only `identity`. */
+function isEncoded({ headers }) {
+    return encodingsOf(headers).some(encoding => !PLAIN_ENCODINGS.has(encoding));
+}
+/** Describes the body of an encoded answer; quotes nothing of a foreign answer. */
+function encodedBody({ headers, foreign }) {
+    return `an encoded body (Content-Encoding${foreign ? '' : `: ${cleanForeignText(encodingsOf(headers).join(', '), 60)}`})`;
+}
+function encodingsOf(headers) {
+    return (headers['content-encoding'] ?? '').split(',').map(encoding => encoding.trim().toLowerCase());
 }
 async function readCapped(body, maxBytes) {
     const chunks = [];
@@ -27180,6 +27412,7 @@ async function download(request, settings) {
         hub: request.hub,
         retry: 'transient',
         followRedirects: true,
+        originHeaders: request.originHeaders ?? [],
         timeoutMs: request.timeoutMs,
         timeoutInput: 'timeout-minutes',
         receive: (exchange) => receiveFile(exchange, request),
@@ -27214,7 +27447,7 @@ function refuseUnusable(exchange) {
     if (exchange.status !== 200)
         throw unusableAnswer(exchange, 'a file (HTTP 200)', `HTTP ${exchange.status}`);
     if (isEncoded(exchange))
-        throw unusableAnswer(exchange, 'the exact bytes that were signed', 'an encoded body (Content-Encoding)');
+        throw unusableAnswer(exchange, 'the exact bytes that were signed', encodedBody(exchange));
 }
 function declaredSize(exchange) {
     const declared = exchange.headers['content-length'];
@@ -27346,7 +27579,7 @@ class Relay {
     async #reach() {
         const { url, route } = this.#target;
         try {
-            return await ('proxy' in route ? connectThrough(new URL(route.proxy), url) : connectTo(url, route.addresses));
+            return await ('proxy' in route ? connectThrough(route.proxy, url) : connectTo(url, route.addresses));
         }
         catch (error) {
             this.#isUnreached = true;
@@ -27385,13 +27618,11 @@ async function connectTo({ hostname, port }, addresses) {
     return socket;
 }
 async function connectThrough(proxy, target) {
-    const isTls = proxy.protocol === 'https:';
-    const { hostname, port, username, password } = proxy;
-    const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-    const credentials = username === '' ? {} : { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` };
+    const { host, port, authorization } = proxy;
+    const credentials = authorization === undefined ? {} : { 'proxy-authorization': authorization };
     const path = authorityOf(target);
-    const asked = (isTls ? (external_node_https_default()) : (external_node_http_default())).request({
-        ...{ host: withoutBrackets(hostname), port: Number(port || (isTls ? 443 : 80)), agent: false },
+    const asked = (proxy.scheme === 'https' ? (external_node_https_default()) : (external_node_http_default())).request({
+        ...{ host, port, agent: false },
         ...{ method: 'CONNECT', path, headers: { host: path, ...credentials } },
     });
     asked.end();
@@ -27405,14 +27636,15 @@ async function connectThrough(proxy, target) {
 }
 /**
  * Judges the address of a URL that a hub or publisher chose, as for a redirect, and returns the only route to use.
- * Throws ConfigError `insecure_url` for an address that must not be reached, and ArtifactError `network` or `timeout`
+ * Throws ConfigError `insecure_url` for an address that must not be reached, `invalid_input` for an unusable proxy
+ * variable, and ArtifactError `network` or `timeout`
  * if the name cannot be resolved. Throws the signal's reason if the signal is aborted before the name is resolved.
  */
 async function routeForChild(url, hub, { addresses, signal, timeouts }) {
-    const proxy = getProxyUrl(url);
+    const proxy = findProxy(url);
     if (proxy !== undefined) {
         await addresses.verifyProxied(url, hub);
-        return { proxy: proxy.href };
+        return { proxy };
     }
     await addresses.verifyLiteral(url, hub);
     if (isAddress(url.hostname))
@@ -27637,19 +27869,22 @@ async function probeHttp(probe, { timeoutMs, signal }) {
     // The operator's own host config names the address, so plain http is the operator's choice.
     const wire = createWire({ allowHttp: true, userAgent: 'hub-deploy', log: () => { }, signal });
     try {
-        const { status, decoded, text } = await wire.requestJson({
+        const { status, headers, decoded, text } = await wire.requestJson({
             method: 'GET',
             url: probe.url,
             headers: { accept: '*/*' },
             retry: 'never',
             timeoutMs,
             followRedirects: false,
+            anyBody: probe.body === undefined,
         });
         const matches = probe.body === undefined || decoded.includes(probe.body);
         const wanted = probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} \`${cleanForeignText(probe.body, 100)}\``;
         // A page without the expected text is quoted only briefly, because the log quotes it again for each attempt.
         const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS);
-        const expected = status === probe.status ? '' : ` (expected ${probe.status})`;
+        const { location } = headers;
+        const target = location === undefined ? '' : ` to ${cleanForeignText(location, 100)}`;
+        const expected = status === probe.status ? '' : `${target} (expected ${probe.status})`;
         const brief = `HTTP ${status}${expected}${wanted}`;
         return { healthy: status === probe.status && matches, evidence: `${brief}: ${quoted}`, brief };
     }
@@ -27658,9 +27893,16 @@ async function probeHttp(probe, { timeoutMs, signal }) {
         const { host, port, protocol } = new URL(probe.url);
         const address = port === '' ? `${host}:${protocol === 'https:' ? 443 : 80}` : host;
         const { message } = toDeployError(error);
-        const evidence = isRefused(error) ? nothingListens(address) : message.replace(CONNECTION_ADVICE, PROBE_ADVICE);
+        const evidence = isRefused(error) ? nothingListens(address) : adviseOnService(message);
         return { healthy: false, evidence };
     }
+}
+/** Replaces the advice for a hub, which does not fit a service. */
+function adviseOnService(message) {
+    return message
+        .replace(CONNECTION_ADVICE, PROBE_ADVICE)
+        .replace(ANSWER_ADVICE, PROBE_ADVICE)
+        .replace(ISSUER_ADVICE, 'Check the certificate of the service.');
 }
 /** True if the connection was refused at each address that was tried. */
 function isRefused(error) {
@@ -29443,7 +29685,13 @@ const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
 const textSchema = schemas_string()
     .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }));
 const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
-const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
+const PROGRAM_CHECKS = [
+    _minLength(1, { error: 'must name a program' }),
+    _regex(/^(?![~$])/, {
+        error: 'must be a program or its whole path: no shell reads it, so ~ and $ are not expanded',
+    }),
+];
+const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(...PROGRAM_CHECKS)], argumentSchema, {
     error: 'must be a list: the program and its arguments',
 }));
 const environmentSchema = schemas_lazy(() => record(schemas_string()
@@ -31266,7 +31514,8 @@ function templateFolderProblems(plan, installStep) {
 
 const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /**
- * Parses lines of the form `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`.
+ * Parses lines of the form `NAME=value`; a value ends with its line. Drops blanks around the name and the `=`, and
+ * ignores empty lines and lines that begin with `#`.
  * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which `quoteSetting`
  * finds no form.
  */
@@ -31284,7 +31533,7 @@ function parseSettings(text) {
 function addLine(settings, line, number) {
     const equals = line.indexOf('=');
     const name = line.slice(0, Math.max(0, equals)).trim();
-    const value = line.slice(equals + 1);
+    const value = line.slice(equals + 1).trimStart();
     if (!settings_NAME.test(name))
         return `must consist of NAME=value lines, but line ${number} has a different form`;
     if (settings.has(name))
@@ -31351,6 +31600,11 @@ function verifySettings(settings, required) {
 function unsetSettings(text, keys) {
     const values = valuesOf(text);
     return keys.filter(key => isEmpty(values.get(key)));
+}
+/** Returns the given names that none of the texts sets, not even to an empty value. */
+function unknownSettings(given, texts) {
+    const known = new Set(texts.flatMap(text => [...valuesOf(text).keys()]));
+    return [...given.keys()].filter(name => !known.has(name));
 }
 /** Returns the keys that both texts set, but to different values. */
 function differingSettings(one, other) {
@@ -31616,7 +31870,7 @@ async function seed({ deployment, transaction, stagingFolder, results }, part, f
     await writeNewFile(staged, settings.text);
     const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
     await transaction.apply([{ type: 'create_file', ...paths }]);
-    tools.log.info(`${target} was written from its template${describeUse(settings.given, request.settings)}`);
+    tools.log.info(`${target} was written from its template${describeUse(settings.given)}`);
     return settings.text;
 }
 /** Replaces the first folder of the plan's path with the part's directory, which may have another name on this host. */
@@ -31630,12 +31884,8 @@ function verifyTemplate({ layout }, tree, { from, inner, template }) {
         return;
     throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} was changed on this host after it was verified: find out what changed it, then run again.`);
 }
-function describeUse(used, settings) {
-    const unused = [...settings.keys()].filter(name => !used.includes(name));
-    const named = used.length > 0 ? `, with ${listNames(used)} from the settings given as input` : '';
-    if (unused.length === 0)
-        return `${named}.`;
-    return `${named}. Not used: ${listNames(unused)}. A setting is used only if it is not empty, and if the template or the part declares it.`;
+function describeUse(used) {
+    return used.length > 0 ? `, with ${listNames(used)} from the settings given as input.` : '.';
 }
 function readTemplate(root, from) {
     try {
@@ -31905,6 +32155,22 @@ function warnOfMissingEnv({ deployment, order }) {
             continue;
         deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml). ${path} does not exist, so the host framework may not load the plugin. Add a write_env step to the plan, or create ${path}.`);
     }
+}
+/**
+ * After all steps have run, warns of settings given as input that no settings file has a place for: their names may be
+ * misspelt. Warns of nothing if a settings file cannot be read, or if no step writes settings.
+ */
+function warnOfUnknownSettings({ deployment, order }) {
+    const { layout, request, tools } = deployment;
+    const texts = order.parts
+        .filter(part => writesSettings(order.steps, part))
+        .map(part => tryToReadSettings(settingsPath(layout, part)));
+    if (texts.length === 0 || texts.includes(undefined))
+        return;
+    const unknown = unknownSettings(request.settings, texts.map(text => text ?? ''));
+    if (unknown.length === 0)
+        return;
+    tools.log.warning(`The settings given as input name ${listNames(unknown)}, which no template and no settings file has, so nothing uses them: correct the names, or remove them from settings.`);
 }
 /** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
 function tryToReadSettings(path) {
@@ -33428,7 +33694,7 @@ function isSameVersion(a, b) {
 }
 /**
  * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `1.4`, of any length), semantic versions by their specification, and versions of
+ * number by number (`2024.05.01`, `2024-05-01`, `1.4`, of any length), semantic versions by their specification, and versions of
  * Python packages by PEP 440.
  */
 function isOlderVersion(candidate, installed) {
@@ -33444,9 +33710,10 @@ function compareVersions(one, other) {
 function isOrderedVersion(version) {
     return compareVersions(version, '0') !== undefined;
 }
-const DOTTED = /^\d+(?:\.\d+)*$/;
+/** Dotted numbers, or a date as in ISO 8601. */
+const DOTTED = /^(?:\d+(?:\.\d+)*|\d{4}-\d{2}-\d{2})$/;
 function compareDotted(a, b) {
-    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
+    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split(/[.-]/), b.split(/[.-]/)) : undefined;
 }
 function compareSemantic(a, b) {
     const [first, second] = [parse_default()(withThreeNumbers(a)), parse_default()(withThreeNumbers(b))];
@@ -33519,22 +33786,36 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
 const FORM = new RegExp([
     '^(?<release>\\d+(?:\\.\\d+)*)',
     '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
-    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
-    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*)|-(?<implicitPost>\\d+))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?',
+    '(?:\\+(?<local>[a-z0-9]+(?:[._-][a-z0-9]+)*))?$',
 ].join(''), 'i');
 const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
 const CANDIDATE = '2';
 const FINAL = '3';
 /**
  * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
- * version has another form. Does not accept epochs (`1!...`), local versions (`+...`), or `1.0-1`, which means
- * 1.0.post1 in PEP 440 but not elsewhere.
+ * version has another form. Does not accept epochs (`1!...`), or `1.0.0-1`, which is 1.0.0.post1 in PEP 440 but a
+ * pre-release in a semantic version.
  */
 function comparePythonVersions(a, b) {
     const [first, second] = [versions_parse(a), versions_parse(b)];
     if (first === undefined || second === undefined)
         return undefined;
-    return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
+    return (compareNumbers(first.release, second.release) ||
+        compareNumbers(first.rank, second.rank) ||
+        compareLocal(first.local, second.local));
+}
+/** A number is newer than a word, and a longer version is newer than its beginning. */
+function compareLocal(a, b) {
+    const at = a.findIndex((segment, index) => segment !== b[index]);
+    const [one, other] = at < 0 ? [undefined, b[a.length]] : [a[at], b[at]];
+    if (one === undefined || other === undefined)
+        return Number(one !== undefined) - Number(other !== undefined);
+    const [isNumber, isOther] = [/^\d+$/.test(one), /^\d+$/.test(other)];
+    if (isNumber && isOther)
+        return compareNumbers([one], [other]);
+    return isNumber === isOther ? (one < other ? -1 : 1) : Number(isNumber) - Number(isOther);
 }
 /** Compares two lists of decimal numbers of any length; missing numbers are 0. */
 function compareNumbers(a, b) {
@@ -33547,13 +33828,16 @@ function versions_parse(version) {
     const found = FORM.exec(version)?.groups;
     if (found === undefined)
         return undefined;
-    const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
+    const { release = '', phase, phaseNumber, post, postNumber, implicitPost, dev, devNumber, local } = found;
+    if (implicitPost !== undefined && parse_default()(version) !== null)
+        return undefined;
     const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
     // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
     const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
-    const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
+    const later = post === undefined ? ['0', '0'] : ['1', implicitPost ?? (postNumber || '0')];
     const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
-    return { release: release.split('.'), rank: [...stage, ...later, ...finished] };
+    const segments = local?.toLowerCase().split(/[._-]/) ?? [];
+    return { release: release.split('.'), rank: [...stage, ...later, ...finished], local: segments };
 }
 function phaseRank(phase) {
     return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
@@ -33773,7 +34057,219 @@ async function verifyHealth(subject, step) {
     return { status: 'done', did, checked: examinedBy(step, config, ids) };
 }
 
+;// CONCATENATED MODULE: ./build/core/trust/signature.js
+
+
+
+/**
+ * Returns what a secret begins or ends with that was probably copied with it, as the end of a clause; undefined if there
+ * is nothing.
+ */
+function strayEnds(secret) {
+    if (/^\s|\s$/.test(secret))
+        return 'begins or ends with white space';
+    return /^(["'`]).*\1$/s.test(secret) ? 'is in quotes' : undefined;
+}
+const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/;
+const FORM_WORDS = {
+    hub: { subject: "The artifact's signature", remedy: 'ask the publisher to sign it again' },
+    input: { subject: 'The input signature', remedy: 'correct the input' },
+};
+/**
+ * Parses the 32 bytes of a signature `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature"). A hub sends it
+ * as `X-Signature`, and an operator passes it as the input `signature`. Throws SignatureError `missing_signature` if
+ * there is none, and `invalid_signature_format` if it has another form or algorithm.
+ */
+function parseSignatureHeader(header, from = 'hub') {
+    if (header === undefined || header.trim() === '') {
+        throw new SignatureError('missing_signature', 'The hub sent the artifact without an X-Signature header, so the artifact was refused: ask the publisher to sign it.');
+    }
+    const hex = HEADER_FORM.exec(header.trim())?.[1];
+    if (hex === undefined) {
+        const { subject, remedy } = FORM_WORDS[from];
+        throw new SignatureError('invalid_signature_format', `${subject} must read hmac_sha256:<64 hex digits>, but found "${cleanForeignText(header, 100)}", so the artifact was refused: ${remedy}.`);
+    }
+    return Buffer.from(hex, 'hex');
+}
+/**
+ * Vouches for an artifact if the HMAC in `header` equals `computedHmac`: the HMAC-SHA256 over the artifact's exact
+ * bytes, computed with the signing secret (contract 4.3, rules 3 and 4). Compares the two in constant time. Throws
+ * SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ */
+function verifyHmacSignature(artifact, computedHmac, header) {
+    const expected = parseSignatureHeader(header);
+    if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
+        const signedFor = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' };
+        const { signingSecret, stray } = signedFor;
+        const hint = stray === undefined ? '' : ` This ${signingSecret} ${stray}, which is probably a mistake: correct it first.`;
+        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused.${hint} ${remedyFor(signedFor)}`);
+    }
+    return artifact;
+}
+/**
+ * Refuses an artifact that has a valid signature but is not the pinned one: throws SignatureError `digest_mismatch`.
+ */
+function verifyPinnedDigest(artifact, pinnedSha256) {
+    if (artifact.sha256 !== pinnedSha256) {
+        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact has the SHA-256 ${artifact.sha256}, so it was refused. ` +
+            'Find out where the different bytes come from, and pin their digest only if they are the bytes that you reviewed.');
+    }
+    return artifact;
+}
+function remedyFor({ apiKey }) {
+    return apiKey === undefined
+        ? 'Check that the signature was made with this secret and for this very file. If so, the bytes were changed afterwards.'
+        : `Compare this secret with the one that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher's, on others that of the key's owner. If the two are the same, the bytes were changed after they were signed.`;
+}
+const SIGNATURE_BYTES = 64;
+/** Bytes of the largest artifact whose signature can be checked: OpenSSL accepts no more at once. */
+const MAX_SEALED_BYTES = 2 ** 31 - 1;
+/**
+ * Parses the 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
+ * `missing_signature` if there is none, and `invalid_signature_format` if it has another form.
+ */
+function parseSealedSignature(signature) {
+    if (signature === undefined || signature === '') {
+        throw new SignatureError('missing_signature', 'The hub sent no signature for the artifact, so nothing was installed: ask the publisher to sign it.');
+    }
+    const bytes = decodeBase64(signature, SIGNATURE_BYTES);
+    if (bytes !== undefined)
+        return bytes;
+    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), but found ${signature.length} characters in another form: ` +
+        'nothing was installed; ask the publisher to sign the artifact again.');
+}
+/**
+ * Vouches for a sealed artifact if `check` finds that its Ed25519 signature is the signer's. The signature covers the
+ * artifact's exact bytes, including nonce and tag (contract 5.2, rule 4). Afterwards, use only the returned bytes.
+ * Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ */
+async function verifySealedSignature(artifact, signer, check) {
+    const { sha256 } = artifact;
+    const size = artifact.bytes.length;
+    const signature = parseSealedSignature(artifact.signature);
+    const bytes = await check({ bytes: artifact.bytes, key: signer.key, signature });
+    if (bytes === undefined) {
+        throw new SignatureError('signature_mismatch', `The artifact (${size} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
+            'nothing was installed and no key was requested. Either the publisher signed it with another key, or somebody has since changed the bytes or the signature: ask the publisher.');
+    }
+    return { bytes, sha256, size };
+}
+const KEY_BYTES = 32;
+const HEX_FORM = /^[0-9a-fA-F]{64}$/;
+const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----';
+const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/;
+const PEM_END = '-----END PUBLIC KEY-----';
+/** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
+const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
+/**
+ * Parses the keys of the input `signer-public-key`: at least one, each a line of base64 or hex of the raw 32 bytes, or
+ * a PEM block (`BEGIN PUBLIC KEY`). Also refuses keys of small order, for which anyone can sign, and keys that are not
+ * in canonical form. Throws ConfigError `invalid_input`, which names the line of a wrong key and quotes nothing from
+ * it.
+ */
+function parseSignerKeys(text) {
+    const keys = splitKeys(text).map(parseKey);
+    if (keys.length === 0)
+        throw invalidKeys('it is empty');
+    return keys;
+}
+/**
+ * Finds the pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes). Throws
+ * SignatureError `untrusted_signer` if the offered key is not pinned or not in that form.
+ */
+function findPinnedKey(keys, offered) {
+    const raw = decodeBase64(offered, KEY_BYTES);
+    const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
+    if (pinned !== undefined)
+        return pinned;
+    const [found, remedy] = raw === undefined
+        ? ['a value that is not base64 of 32 bytes', 'Ask the publisher to correct the key on the hub.']
+        : [
+            `the key ${raw.toString('base64')}`,
+            'Ask the publisher whether the key changed, and pin the new key only if they confirm the change.',
+        ];
+    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
+        `with ${found}: nothing was downloaded. ${remedy}`);
+}
+function splitKeys(text) {
+    const keys = [];
+    const lines = text.split(/\r?\n/).map(line => line.trim());
+    for (let at = 0; at < lines.length; at++) {
+        const line = lines[at];
+        if (line === '')
+            continue;
+        const end = line === PEM_BEGIN ? lines.indexOf(PEM_END, at) : at;
+        if (end === -1)
+            throw invalidKeys(`the PEM block that begins on line ${at + 1} has no END PUBLIC KEY`);
+        keys.push({ text: lines.slice(at, end + 1).join('\n'), line: at + 1 });
+        at = end;
+    }
+    return keys;
+}
+function parseKey({ text, line }) {
+    if (PRIVATE_PEM_BEGIN.test(text))
+        throw privateKey(line);
+    const raw = decodeKey(text);
+    if (raw === undefined)
+        throw invalidKeys(`line ${line} is none of these`);
+    const problem = publicKeyProblem(raw);
+    if (problem !== undefined)
+        throw invalidKeys(`the key on line ${line} ${problem}`);
+    const key = (0,external_node_crypto_namespaceObject.createPublicKey)({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' });
+    return { raw, base64: raw.toString('base64'), key };
+}
+function decodeKey(text) {
+    if (text.startsWith(PEM_BEGIN))
+        return decodePem(text);
+    return HEX_FORM.test(text) ? Buffer.from(text, 'hex') : decodeBase64(text, KEY_BYTES);
+}
+function decodePem(text) {
+    const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '');
+    const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES);
+    return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined;
+}
+function invalidKeys(problem) {
+    return new ConfigError('invalid_input', 'signer-public-key must contain Ed25519 public keys, one per line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
+        `but ${problem}: ask the publisher for the key.`);
+}
+function privateKey(line) {
+    return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
+        'Replace it with its public key. If others could read the private key, ask the publisher to replace the key pair and to send only the new public key.');
+}
+const FIELD_PRIME = 2n ** 255n - 19n;
+const SIGN_BIT = 2n ** 255n;
+const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
+/** The y of every point whose order divides 8; each y belongs to the points with x and -x. */
+const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
+/**
+ * Returns why an Ed25519 public key of 32 raw bytes must not be trusted; undefined if it may be. Under a key of small
+ * order, anyone can make signatures that many verifiers accept, including older Node versions. A key that is not in
+ * canonical form is a second spelling of another key.
+ */
+function publicKeyProblem(raw) {
+    const y = littleEndian(raw) % SIGN_BIT;
+    if (y >= FIELD_PRIME)
+        return 'is not in the canonical form';
+    if (SMALL_ORDER_Y.has(y))
+        return 'is of small order, so anyone can sign for it';
+    return undefined;
+}
+function littleEndian(bytes) {
+    return BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`);
+}
+/**
+ * Decodes a base64 text. Returns undefined unless the text encodes exactly `length` bytes in the one canonical form:
+ * standard alphabet, padded, no white space, and no stray bits in the last character.
+ */
+function decodeBase64(text, length) {
+    if (text.length !== Math.ceil(length / 3) * 4)
+        return undefined;
+    const bytes = Buffer.from(text, 'base64');
+    return bytes.length === length && bytes.toString('base64') === text ? bytes : undefined;
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/hub.js
+
 
 
 
@@ -33814,6 +34310,8 @@ function createMarketplaceClient(wire, subject) {
             const answer = await wire.download({
                 url: `${detailUrl}/install?version=${encodeURIComponent(request.version)}`,
                 credentials,
+                // The hub may redirect to storage that does not send these.
+                originHeaders: ['x-signature', 'x-plugin', 'x-service', 'x-repo'],
                 fd: request.fd,
                 maxBytes: request.maxBytes,
                 timeoutMs: request.timeoutMs,
@@ -33823,8 +34321,10 @@ function createMarketplaceClient(wire, subject) {
             const { version } = request;
             if (!answer.ok)
                 throw marketplaceRefusal(answer, subject, { name: versionInWords(version), base, isSigned: true, version });
+            refusePage(answer, base);
+            const signedFor = { ...inputs, stray: strayEnds(request.signingSecret) };
             return {
-                artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
+                artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor },
                 hmac: answer.hmacSha256,
                 signatureHeader: answer.headers['x-signature'],
                 headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
@@ -33889,7 +34389,7 @@ function marketplaceRefusal(answer, subject, wanted) {
     const { status } = answer;
     const { kind, slug, inputs = OWN_INPUTS } = subject;
     const asked = `${wanted.name} of ${kind} ${slug} from ${shownBase(wanted.base)}`;
-    const message = `Fetching ${asked}: ${saidBy(answer)}. ${remedyFor(answer, wanted, inputs)}`;
+    const message = `Fetching ${asked}: ${saidBy(answer)}. ${hub_remedyFor(answer, wanted, inputs)}`;
     if (status === 401 || status === 403)
         return new AuthenticationError('authentication_failed', message);
     if (isTransientStatus(status))
@@ -33909,7 +34409,7 @@ function shownBase({ url }) {
     const { origin, pathname } = new URL(url);
     return (origin + pathname).replace(/\/+$/, '');
 }
-function remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
+function hub_remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
     switch (status) {
         case 400:
             return isSigned && !foreign
@@ -33934,6 +34434,12 @@ function remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
 function hintAtBareVersion(version = '') {
     const bare = withoutLeadingV(version);
     return bare === version ? '' : ` Most versions are published without the v: try ${bare}.`;
+}
+/** A login page or a proxy answers with HTML. Throws SignatureError `missing_signature` for an unsigned page. */
+function refusePage({ headers, server }, { input }) {
+    if (headers['x-signature'] !== undefined || !/^text\/html\b/i.test(headers['content-type'] ?? ''))
+        return;
+    throw new SignatureError('missing_signature', `${server ?? 'The hub'} answered with an HTML page instead of a signed ZIP, so nothing was used. A login page or a proxy may have answered: check ${input}, the network and any proxy.`);
 }
 /** Returns the base URL of a group of routes. A group whose input is not set uses the hub's base URL. */
 function namedBase(bases, group, inputs) {
@@ -34351,210 +34857,8 @@ function announceDefaultPlan({ defaultPlan }, log) {
         log.info(line);
 }
 
-;// CONCATENATED MODULE: ./build/core/trust/signature.js
-
-
-
-const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/;
-const FORM_WORDS = {
-    hub: { subject: "The artifact's signature", remedy: 'ask the publisher to sign it again' },
-    input: { subject: 'The input signature', remedy: 'correct the input' },
-};
-/**
- * Parses the 32 bytes of a signature `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature"). A hub sends it
- * as `X-Signature`, and an operator passes it as the input `signature`. Throws SignatureError `missing_signature` if
- * there is none, and `invalid_signature_format` if it has another form or algorithm.
- */
-function parseSignatureHeader(header, from = 'hub') {
-    if (header === undefined || header.trim() === '') {
-        throw new SignatureError('missing_signature', 'The hub sent the artifact without an X-Signature header, so the artifact was refused: ask the publisher to sign it.');
-    }
-    const hex = HEADER_FORM.exec(header.trim())?.[1];
-    if (hex === undefined) {
-        const { subject, remedy } = FORM_WORDS[from];
-        throw new SignatureError('invalid_signature_format', `${subject} must read hmac_sha256:<64 hex digits>, but found "${cleanForeignText(header, 100)}", so the artifact was refused: ${remedy}.`);
-    }
-    return Buffer.from(hex, 'hex');
-}
-/**
- * Vouches for an artifact if the HMAC in `header` equals `computedHmac`: the HMAC-SHA256 over the artifact's exact
- * bytes, computed with the signing secret (contract 4.3, rules 3 and 4). Compares the two in constant time. Throws
- * SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
- */
-function verifyHmacSignature(artifact, computedHmac, header) {
-    const expected = parseSignatureHeader(header);
-    if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
-        const signedFor = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' };
-        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signedFor.signingSecret}, so it was refused. ${signature_remedyFor(signedFor)}`);
-    }
-    return artifact;
-}
-/**
- * Refuses an artifact that has a valid signature but is not the pinned one: throws SignatureError `digest_mismatch`.
- */
-function verifyPinnedDigest(artifact, pinnedSha256) {
-    if (artifact.sha256 !== pinnedSha256) {
-        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact has the SHA-256 ${artifact.sha256}, so it was refused. ` +
-            'Find out where the different bytes come from, and pin their digest only if they are the bytes that you reviewed.');
-    }
-    return artifact;
-}
-function signature_remedyFor({ apiKey }) {
-    return apiKey === undefined
-        ? 'Check that the signature was made with this secret and for this very file. If so, the bytes were changed afterwards.'
-        : `Compare this secret with the one that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher's, on others that of the key's owner. If the two are the same, the bytes were changed after they were signed.`;
-}
-const SIGNATURE_BYTES = 64;
-/** Bytes of the largest artifact whose signature can be checked: OpenSSL accepts no more at once. */
-const MAX_SEALED_BYTES = 2 ** 31 - 1;
-/**
- * Parses the 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
- * `missing_signature` if there is none, and `invalid_signature_format` if it has another form.
- */
-function parseSealedSignature(signature) {
-    if (signature === undefined || signature === '') {
-        throw new SignatureError('missing_signature', 'The hub sent no signature for the artifact, so nothing was installed: ask the publisher to sign it.');
-    }
-    const bytes = decodeBase64(signature, SIGNATURE_BYTES);
-    if (bytes !== undefined)
-        return bytes;
-    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), but found ${signature.length} characters in another form: ` +
-        'nothing was installed; ask the publisher to sign the artifact again.');
-}
-/**
- * Vouches for a sealed artifact if `check` finds that its Ed25519 signature is the signer's. The signature covers the
- * artifact's exact bytes, including nonce and tag (contract 5.2, rule 4). Afterwards, use only the returned bytes.
- * Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
- */
-async function verifySealedSignature(artifact, signer, check) {
-    const { sha256 } = artifact;
-    const size = artifact.bytes.length;
-    const signature = parseSealedSignature(artifact.signature);
-    const bytes = await check({ bytes: artifact.bytes, key: signer.key, signature });
-    if (bytes === undefined) {
-        throw new SignatureError('signature_mismatch', `The artifact (${size} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
-            'nothing was installed and no key was requested. Either the publisher signed it with another key, or somebody has since changed the bytes or the signature: ask the publisher.');
-    }
-    return { bytes, sha256, size };
-}
-const KEY_BYTES = 32;
-const HEX_FORM = /^[0-9a-fA-F]{64}$/;
-const PEM_BEGIN = '-----BEGIN PUBLIC KEY-----';
-const PRIVATE_PEM_BEGIN = /^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/;
-const PEM_END = '-----END PUBLIC KEY-----';
-/** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
-const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
-/**
- * Parses the keys of the input `signer-public-key`: at least one, each a line of base64 or hex of the raw 32 bytes, or
- * a PEM block (`BEGIN PUBLIC KEY`). Also refuses keys of small order, for which anyone can sign, and keys that are not
- * in canonical form. Throws ConfigError `invalid_input`, which names the line of a wrong key and quotes nothing from
- * it.
- */
-function parseSignerKeys(text) {
-    const keys = splitKeys(text).map(parseKey);
-    if (keys.length === 0)
-        throw invalidKeys('it is empty');
-    return keys;
-}
-/**
- * Finds the pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes). Throws
- * SignatureError `untrusted_signer` if the offered key is not pinned or not in that form.
- */
-function findPinnedKey(keys, offered) {
-    const raw = decodeBase64(offered, KEY_BYTES);
-    const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
-    if (pinned !== undefined)
-        return pinned;
-    const [found, remedy] = raw === undefined
-        ? ['a value that is not base64 of 32 bytes', 'Ask the publisher to correct the key on the hub.']
-        : [
-            `the key ${raw.toString('base64')}`,
-            'Ask the publisher whether the key changed, and pin the new key only if they confirm the change.',
-        ];
-    throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
-        `with ${found}: nothing was downloaded. ${remedy}`);
-}
-function splitKeys(text) {
-    const keys = [];
-    const lines = text.split(/\r?\n/).map(line => line.trim());
-    for (let at = 0; at < lines.length; at++) {
-        const line = lines[at];
-        if (line === '')
-            continue;
-        const end = line === PEM_BEGIN ? lines.indexOf(PEM_END, at) : at;
-        if (end === -1)
-            throw invalidKeys(`the PEM block that begins on line ${at + 1} has no END PUBLIC KEY`);
-        keys.push({ text: lines.slice(at, end + 1).join('\n'), line: at + 1 });
-        at = end;
-    }
-    return keys;
-}
-function parseKey({ text, line }) {
-    if (PRIVATE_PEM_BEGIN.test(text))
-        throw privateKey(line);
-    const raw = decodeKey(text);
-    if (raw === undefined)
-        throw invalidKeys(`line ${line} is none of these`);
-    const problem = publicKeyProblem(raw);
-    if (problem !== undefined)
-        throw invalidKeys(`the key on line ${line} ${problem}`);
-    const key = (0,external_node_crypto_namespaceObject.createPublicKey)({ key: Buffer.concat([SPKI_PREFIX, raw]), format: 'der', type: 'spki' });
-    return { raw, base64: raw.toString('base64'), key };
-}
-function decodeKey(text) {
-    if (text.startsWith(PEM_BEGIN))
-        return decodePem(text);
-    return HEX_FORM.test(text) ? Buffer.from(text, 'hex') : decodeBase64(text, KEY_BYTES);
-}
-function decodePem(text) {
-    const base64 = text.slice(PEM_BEGIN.length, -PEM_END.length).replaceAll('\n', '');
-    const spki = decodeBase64(base64, SPKI_PREFIX.length + KEY_BYTES);
-    return spki?.subarray(0, SPKI_PREFIX.length).equals(SPKI_PREFIX) ? spki.subarray(SPKI_PREFIX.length) : undefined;
-}
-function invalidKeys(problem) {
-    return new ConfigError('invalid_input', 'signer-public-key must contain Ed25519 public keys, one per line as base64 or hex of the raw 32 bytes, or as PEM "BEGIN PUBLIC KEY", ' +
-        `but ${problem}: ask the publisher for the key.`);
-}
-function privateKey(line) {
-    return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-        'Replace it with its public key. If others could read the private key, ask the publisher to replace the key pair and to send only the new public key.');
-}
-const FIELD_PRIME = 2n ** 255n - 19n;
-const SIGN_BIT = 2n ** 255n;
-const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
-/** The y of every point whose order divides 8; each y belongs to the points with x and -x. */
-const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
-/**
- * Returns why an Ed25519 public key of 32 raw bytes must not be trusted; undefined if it may be. Under a key of small
- * order, anyone can make signatures that many verifiers accept, including older Node versions. A key that is not in
- * canonical form is a second spelling of another key.
- */
-function publicKeyProblem(raw) {
-    const y = littleEndian(raw) % SIGN_BIT;
-    if (y >= FIELD_PRIME)
-        return 'is not in the canonical form';
-    if (SMALL_ORDER_Y.has(y))
-        return 'is of small order, so anyone can sign for it';
-    return undefined;
-}
-function littleEndian(bytes) {
-    return BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`);
-}
-/**
- * Decodes a base64 text. Returns undefined unless the text encodes exactly `length` bytes in the one canonical form:
- * standard alphabet, padded, no white space, and no stray bits in the last character.
- */
-function decodeBase64(text, length) {
-    if (text.length !== Math.ceil(length / 3) * 4)
-        return undefined;
-    const bytes = Buffer.from(text, 'base64');
-    return bytes.length === length && bytes.toString('base64') === text ? bytes : undefined;
-}
-
 ;// CONCATENATED MODULE: external "node:zlib"
 const external_node_zlib_namespaceObject = require("node:zlib");
-;// CONCATENATED MODULE: external "node:buffer"
-const external_node_buffer_namespaceObject = require("node:buffer");
 ;// CONCATENATED MODULE: ./build/core/archive/policy.js
 
 
@@ -36526,7 +36830,7 @@ function decideVersion(claims, pluginYaml) {
         if (claimed !== undefined && !isSameVersion(version, claimed))
             throw mismatch(claims, version);
         if (!versionSchema.safeParse(version).success)
-            throw unusable(version);
+            throw prepare_unusable(version);
         return { version, source: 'plugin.yaml' };
     }
     if (headerVersion !== undefined)
@@ -36540,7 +36844,7 @@ function decideVersion(claims, pluginYaml) {
 function claimedVersion({ asked, served }) {
     return asked ?? served.headerVersion;
 }
-function unusable(found) {
+function prepare_unusable(found) {
     return new ArtifactError('version_mismatch', `The artifact's plugin.yaml says version "${cleanForeignText(found, 60)}", which no hub or host accepts as a version: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`);
 }
 function mismatch({ asked, served }, found) {
@@ -36774,6 +37078,7 @@ async function runSteps(context, beforeStep) {
     }
     announceIdle(context);
     warnOfMissingEnv(context);
+    warnOfUnknownSettings(context);
 }
 /**
  * Prepares the staged parts of all runs. Meanwhile, checks the installed trees that the first run replaces against
@@ -37910,7 +38215,170 @@ function parseTokenHost(text) {
     return URL.parse(`https://${text}/`)?.host;
 }
 
+;// CONCATENATED MODULE: ./build/runner/declared-inputs.js
+
+/** The inputs of each action, as its action.yml declares them. */
+const DECLARED_INPUTS = {
+    deploy: [
+        'hub-url',
+        'services-url',
+        'deployments-url',
+        'slug',
+        'kind',
+        'version',
+        'api-key',
+        'signing-secret',
+        'install-plan',
+        'project-root',
+        'plugins-directory',
+        'allow-shared-root',
+        'host-id',
+        'host-config',
+        'plugin-secret-key',
+        'artifact-sha256',
+        'allow-downgrade',
+        'allow-takeover',
+        'redeploy',
+        'dry-run',
+        'check-only',
+        'keep-snapshots',
+        'keep-reports',
+        'lock-timeout-seconds',
+        'timeout-minutes',
+        'keep-paths',
+        'settings',
+        'max-artifact-bytes',
+        'max-extracted-bytes',
+        'max-entries',
+        'ca-file',
+        'allow-http',
+    ],
+    project: [
+        'hub-url',
+        'devkey',
+        'project-id',
+        'project-ids',
+        'deployment-credential',
+        'signer-public-key',
+        'version',
+        'project-root',
+        'allow-shared-root',
+        'host-id',
+        'host-config',
+        'plugin-secret-key',
+        'artifact-sha256',
+        'allow-downgrade',
+        'allow-takeover',
+        'redeploy',
+        'keep-snapshots',
+        'keep-reports',
+        'lock-timeout-seconds',
+        'timeout-minutes',
+        'keep-paths',
+        'settings',
+        'sources-hub-url',
+        'sources-services-url',
+        'sources-api-key',
+        'sources-signing-secret',
+        'sources-git-tokens',
+        'max-artifact-bytes',
+        'max-extracted-bytes',
+        'max-entries',
+        'ca-file',
+        'allow-http',
+    ],
+    rollback: [
+        'kind',
+        'id',
+        'project-id',
+        'to-version',
+        'project-root',
+        'allow-shared-root',
+        'host-config',
+        'install-plan',
+        'hub-url',
+        'deployments-url',
+        'api-key',
+        'slug',
+        'host-id',
+        'dry-run',
+        'keep-snapshots',
+        'keep-reports',
+        'lock-timeout-seconds',
+        'keep-paths',
+        'ca-file',
+        'allow-http',
+    ],
+    verify: [
+        'hub-url',
+        'services-url',
+        'slug',
+        'kind',
+        'version',
+        'api-key',
+        'signing-secret',
+        'artifact-path',
+        'signature',
+        'artifact-sha256',
+        'install-plan',
+        'host-config',
+        'keep-paths',
+        'plugins-directory',
+        'timeout-minutes',
+        'max-artifact-bytes',
+        'max-extracted-bytes',
+        'max-entries',
+        'ca-file',
+        'allow-http',
+    ],
+    status: ['project-root', 'fail-on-drift', 'keep-paths', 'allow-shared-root'],
+    fleet: [
+        'hub-url',
+        'deployments-url',
+        'kind',
+        'slug',
+        'api-key',
+        'access-token',
+        'expect-version',
+        'expect-hosts',
+        'wait-seconds',
+        'max-age-hours',
+        'ca-file',
+        'allow-http',
+    ],
+};
+/** In a short name, one edit makes another word. */
+const SHORTEST_MISSPELT = 6;
+/**
+ * Finds the nonempty inputs in an environment that an action does not declare: a misspelt one would be ignored, such as
+ * `dry_run` for `dry-run`. Ignores inputs that resemble none of the action's own: the runner itself warns of them.
+ */
+function findStrayInputs(action, env = process.env) {
+    const declared = DECLARED_INPUTS[action];
+    const names = Object.keys(env)
+        .filter(key => key.startsWith('INPUT_') && env[key]?.trim() !== '')
+        .map(key => key.slice('INPUT_'.length).toLowerCase())
+        .filter(name => !declared.includes(name));
+    const problems = [];
+    const warnings = [];
+    for (const name of names) {
+        const others = Object.entries(DECLARED_INPUTS).filter(([, inputs]) => inputs.includes(name));
+        const meant = findMeant(name.replace(/[_ ]/g, '-'), declared);
+        if (others.length > 0)
+            warnings.push(`${name} is an input of ${others.map(([other]) => other).join(', ')}, but not of this action, so it has no effect.`);
+        else if (meant !== undefined)
+            problems.push({ input: name, message: `${name} is not an input of this action: did you mean ${meant}?` });
+    }
+    return { problems, warnings };
+}
+function findMeant(name, declared) {
+    if (declared.includes(name))
+        return name;
+    return nearMiss(name, declared.filter(input => input.length >= SHORTEST_MISSPELT));
+}
+
 ;// CONCATENATED MODULE: ./build/runner/inputs.js
+
 
 
 
@@ -37926,19 +38394,23 @@ function parseTokenHost(text) {
 /** The runner passes an empty string for a secret that does not exist, or that this run cannot read. */
 const EMPTY_SECRET = 'has no value (is the secret defined in this repository or environment?)';
 /**
- * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
+ * Reads inputs one by one and collects their problems, so that one run reports them all. Misspelt inputs are problems. An empty input counts as left
  * out. An input that is missing or malformed causes a problem, and its value is undefined.
  */
 class InputReader {
     problems = [];
     secrets = [];
     settingValues = [];
+    warnings;
     #workspace;
     /** Kept here, because files that come before the root among the inputs must not lie below it either. */
     #projectRoot = projectRootSchema.safeParse(getInput('project-root')).data;
     #readFile;
     /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
-    constructor(workspace, { foreign = false } = {}) {
+    constructor(action, workspace, { foreign = false } = {}) {
+        const { problems, warnings } = findStrayInputs(action);
+        this.problems.push(...problems.map(problem => ({ kind: 'invalid', ...problem })));
+        this.warnings = warnings;
         this.#workspace = workspace;
         this.#readFile = (path, maxBytes) => foreign ? readStartInside(workspace, path, maxBytes) : readStart((0,external_node_path_namespaceObject.resolve)(workspace, path), maxBytes);
     }
@@ -38025,8 +38497,8 @@ class InputReader {
     }
     /** Returns the secrets and problems. Call this method after all inputs have been read. */
     given() {
-        const { secrets, settingValues, problems } = this;
-        return { secrets, settingValues, problems };
+        const { secrets, settingValues, problems, warnings } = this;
+        return { secrets, settingValues, problems, warnings };
     }
     /** Adds a problem about missing inputs; `message` is the whole sentence. */
     require(message) {
@@ -38259,15 +38731,28 @@ const idsSchema = pipe(itemsSchema, array(idSchema)
     .check(_minLength(1, { error: 'must list ids of plugins and extensions, one per line or separated by commas' })));
 /** A list of at least one host, without duplicates. */
 const hostIdsSchema = pipe(pipe(itemsSchema, transform(items => [...new Set(items)])), array(hostIdSchema).check(_minLength(1, { error: 'must list hosts, one per line or separated by commas' })));
-/** A list of paths inside an installed directory, without final slashes. */
-const keepPathsSchema = pipe(itemsSchema, transform(items => items.map(item => item.replace(/(?<=[^/])\/+$/, ''))))
-    .check(refine(paths => paths.every(isKeepPath), {
-    error: 'must be relative paths inside the installed directory, one per line or separated by commas, without ".", "..", empty parts, backslashes or control characters',
-}));
-function isKeepPath(path) {
-    return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
-        !/[\\\p{Cc}]/u.test(path) &&
-        path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
+/** A list of paths inside an installed directory, without a leading `./` and final slashes. */
+const keepPathsSchema = pipe(pipe(schemas_string(), transform(text => text.split(/[,\r\n]/).map(item => item.trim()))), transform(items => items.filter(item => item !== '').map(item => item.replace(/^(?:\.\/+)+(?=.)|(?<=[^/])\/+$/g, ''))))
+    .check(context => {
+    for (const path of context.value) {
+        const problem = keepPathProblem(path);
+        if (problem === undefined)
+            continue;
+        const message = `must list literal relative paths inside the installed directory, one per line or separated by commas; the entry ${JSON.stringify(path)} ${problem}`;
+        context.issues.push({ code: 'custom', message, input: context.value });
+        return;
+    }
+});
+/** Returns why a path cannot be kept, as a predicate. Other tools use these characters for something else. */
+function keepPathProblem(path) {
+    const [found] = /["'`#;*?[\]\\]|\p{Cc}/u.exec(path) ?? [];
+    if (found !== undefined)
+        return `contains ${JSON.stringify(found)}: no pattern, quote, comment or other separator is read`;
+    const [mark] = /^(?:- |!|\/)/.exec(path) ?? [];
+    if (mark !== undefined)
+        return `begins with ${JSON.stringify(mark)}`;
+    const part = path.split('/').find(name => name === '' || name === '.' || name === '..');
+    return part === undefined ? undefined : `has ${part === '' ? 'an empty part' : `the part ${JSON.stringify(part)}`}`;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/host-inputs.js
@@ -38417,7 +38902,7 @@ class Annotator {
             info(this.#safe(thrown.stack ?? ''));
     }
     #safe(text) {
-        return cleanForeignText(this.#redact(text), MAX_ANNOTATION_CHARS);
+        return cleanLogLine(this.#redact(text), MAX_ANNOTATION_CHARS);
     }
 }
 
@@ -38436,7 +38921,7 @@ const MAX_NOTES = 100;
  * warning appears once, even if several parts of a run find the same problem.
  */
 function createRunnerLog(redact) {
-    const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
+    const safe = (line) => cleanLogLine(redact(line), MAX_LINE_CHARS);
     const annotated = new Set();
     const notes = [];
     const took = new Map();
@@ -39407,6 +39892,8 @@ class Step {
             setOutputs: outputs => this.#files.setOutputs(outputs),
             saveState: (name, value) => this.#files.saveState(name, value),
         };
+        for (const warning of given.warnings ?? [])
+            log.warning(warning);
         process.once('beforeExit', this.#failUnsettled);
     }
     /** Returns the tools of a deployment. The outputs say at any time how far the deployment got. */
@@ -40567,7 +41054,7 @@ async function deployPost() {
  * Reads every input of the deploy action and collects all problems. Only an input that was left out gets its default.
  */
 function readDeployInputs(workspace) {
-    const read = new InputReader(workspace);
+    const read = new InputReader('deploy', workspace);
     const request = {
         apiKey: read.requiredSecret('api-key', apiKeySchema),
         signingSecret: read.requiredSecret('signing-secret'),
@@ -41226,7 +41713,7 @@ async function fleet() {
 }
 /** Reads every input of the fleet action and collects all problems. */
 function readFleetInputs(workspace) {
-    const read = new InputReader(workspace);
+    const read = new InputReader('fleet', workspace);
     const hub = read.required('hub-url', baseUrlSchema);
     const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
     const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
@@ -43844,7 +44331,7 @@ async function projectPost() {
  * Reads every input of the project action and collects all problems. Only an input that was left out gets its default.
  */
 function readProjectInputs(workspace) {
-    const read = new InputReader(workspace);
+    const read = new InputReader('project', workspace);
     const request = {
         devkey: read.requiredSecret('devkey'),
         deploymentCredential: read.requiredSecret('deployment-credential'),
@@ -44107,7 +44594,7 @@ function parseRecoverCommand(args) {
 }
 /** A log without groups: warnings and errors go to stderr, everything else goes to stdout. */
 function createConsoleLog() {
-    const line = (text) => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`;
+    const line = (text) => `${cleanLogLine(text, Number.POSITIVE_INFINITY)}\n`;
     return {
         group: title => void process.stdout.write(line(title)),
         did: text => void process.stdout.write(line(text)),
@@ -44876,7 +45363,7 @@ async function rollbackPost() {
  * Reads every input of the rollback action and collects all problems. Only an input that was left out gets its default.
  */
 function readRollbackInputs(workspace) {
-    const read = new InputReader(workspace);
+    const read = new InputReader('rollback', workspace);
     const isSlugForId = namesSlugForId(read);
     const subject = readSubject(read, isSlugForId);
     const slug = read.optional('slug', slugSchema);
@@ -45434,7 +45921,7 @@ async function status_status() {
 }
 /** Reads every input of the status action and collects all problems. */
 function readStatusInputs(workspace) {
-    const read = new InputReader(workspace);
+    const read = new InputReader('status', workspace);
     const root = read.required('project-root', projectRootSchema);
     const allowSharedRoot = read.withDefault('allow-shared-root', booleanSchema, false);
     const keepPaths = read.withDefault('keep-paths', keepPathsSchema, []);
@@ -45781,7 +46268,7 @@ async function copy({ request, tools, fd }, file, total) {
         size += piece.length;
         onProgress(size, total);
     }
-    const signedFor = { apiKey: undefined, signingSecret: 'signing-secret' };
+    const signedFor = { apiKey: undefined, signingSecret: 'signing-secret', stray: strayEnds(request.signingSecret) };
     return { artifact: { fd, size, sha256: sha256.digest('hex'), signedFor }, hmac: hmac.digest() };
 }
 /**
@@ -45935,7 +46422,7 @@ async function verifyPost() {
  * Reads every input of the verify action and collects all problems. Only an input that was left out gets its default.
  */
 function readVerifyInputs(workspace) {
-    const read = new InputReader(workspace, { foreign: true });
+    const read = new InputReader('verify', workspace, { foreign: true });
     const mode = verify_modeOf(read);
     if (mode === 'hub')
         requireHub(read);

@@ -61,22 +61,29 @@ const CUT_MARK = '… (cut)';
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
 const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
 const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
-const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
+// The runner compares by the rules of a language, which ignore some characters outside ASCII.
+const WORKFLOW_COMMAND = /^[^!-~]*:(?=[^ -~\u00b7]*:)|#(?=[^ -~\u00b7]*#[^ -~\u00b7]*\[)/g;
 /**
- * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log. Removes ANSI
- * sequences, replaces each run of control, direction or zero-width characters with a space, and breaks up anything that
- * the runner would run as a command (`::`, `##[`). Cuts the text after `maxChars` characters, and marks the cut.
+ * Makes text from a hub, a child process or an archive safe to show on one line. Removes ANSI sequences, and replaces
+ * each run of control, direction or zero-width characters with a space. Cuts the text after `maxChars` characters, and
+ * marks the cut. Text for a log also needs `cleanLogLine`.
  */
 function text_cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     const flat = text
         .slice(0, maxChars * 4)
         .replace(ANSI_SEQUENCE, '')
         .replace(CONTROL_OR_FORMAT, ' ')
-        .replace(WORKFLOW_COMMAND, '$&\u00b7')
         .trim();
     const characters = [...flat];
     const isCut = characters.length > maxChars || text.length > maxChars * 4;
     return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
+}
+/**
+ * Like `cleanForeignText`, for a line of a workflow log: also breaks up what the runner would run as a command, which
+ * is `::` at the start of a line, and `##[` anywhere.
+ */
+function cleanLogLine(text, maxChars) {
+    return text_cleanForeignText(text, maxChars).replace(WORKFLOW_COMMAND, '$&\u00b7');
 }
 const MAX_LISTED_NAMES = 20;
 /** Lists up to 20 cleaned names, separated by commas, and counts the rest, because a publisher may list thousands. */

@@ -66,7 +66,7 @@ export async function deployPost(): Promise<void> {
  * Reads every input of the deploy action and collects all problems. Only an input that was left out gets its default.
  */
 export function readDeployInputs(workspace: string): DeployInputs {
-  const read = new InputReader(workspace)
+  const read = new InputReader('deploy', workspace)
   const request = {
     apiKey: read.requiredSecret('api-key', apiKeySchema),
     signingSecret: read.requiredSecret('signing-secret'),

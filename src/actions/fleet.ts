@@ -47,7 +47,7 @@ export async function fleet(): Promise<void> {
 
 /** Reads every input of the fleet action and collects all problems. */
 export function readFleetInputs(workspace: string): FleetInputs {
-  const read = new InputReader(workspace)
+  const read = new InputReader('fleet', workspace)
   const hub = read.required('hub-url', baseUrlSchema)
   const deployments = read.withDefault<string | undefined>('deployments-url', baseUrlSchema, hub)
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')

@@ -68,7 +68,7 @@ export async function projectPost(): Promise<void> {
  * Reads every input of the project action and collects all problems. Only an input that was left out gets its default.
  */
 export function readProjectInputs(workspace: string): ProjectInputs {
-  const read = new InputReader(workspace)
+  const read = new InputReader('project', workspace)
   const request = {
     devkey: read.requiredSecret('devkey'),
     deploymentCredential: read.requiredSecret('deployment-credential'),

@@ -74,7 +74,7 @@ export async function rollbackPost(): Promise<void> {
  * Reads every input of the rollback action and collects all problems. Only an input that was left out gets its default.
  */
 export function readRollbackInputs(workspace: string): RollbackInputs {
-  const read = new InputReader(workspace)
+  const read = new InputReader('rollback', workspace)
   const isSlugForId = namesSlugForId(read)
   const subject = readSubject(read, isSlugForId)
   const slug = read.optional('slug', slugSchema)

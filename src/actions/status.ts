@@ -50,7 +50,7 @@ export async function status(): Promise<void> {
 
 /** Reads every input of the status action and collects all problems. */
 export function readStatusInputs(workspace: string): StatusInputs {
-  const read = new InputReader(workspace)
+  const read = new InputReader('status', workspace)
   const root = read.required('project-root', projectRootSchema)
   const allowSharedRoot = read.withDefault('allow-shared-root', booleanSchema, false)
   const keepPaths = read.withDefault('keep-paths', keepPathsSchema, [])

@@ -81,7 +81,7 @@ export async function verifyPost(): Promise<void> {
  * Reads every input of the verify action and collects all problems. Only an input that was left out gets its default.
  */
 export function readVerifyInputs(workspace: string): VerifyInputs {
-  const read = new InputReader(workspace, { foreign: true })
+  const read = new InputReader('verify', workspace, { foreign: true })
   const mode = modeOf(read)
   if (mode === 'hub') requireHub(read)
   // A gate reaches no host, but refuses what every host would refuse.

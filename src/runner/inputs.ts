@@ -11,6 +11,7 @@ import type { SourceFile } from '../core/yaml/problems.ts'
 import { NotReadable, openBelowSync } from '../install/files/open.ts'
 import { pathBelow } from '../install/files/spelling.ts'
 import { walkPath } from '../install/host/permissions.ts'
+import { type ActionName, findStrayInputs } from './declared-inputs.ts'
 
 /** The secrets and problems that were found while the inputs of a request were read. */
 export interface GivenInputs {
@@ -22,6 +23,8 @@ export interface GivenInputs {
    */
   readonly settingValues: readonly string[]
   readonly problems: readonly InputProblem[]
+  /** Sentences about inputs that have no effect. */
+  readonly warnings: readonly string[]
 }
 
 interface InputProblem {
@@ -37,20 +40,24 @@ type TextSchema<T> = z.ZodMiniType<T, string>
 const EMPTY_SECRET = 'has no value (is the secret defined in this repository or environment?)'
 
 /**
- * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
+ * Reads inputs one by one and collects their problems, so that one run reports them all. Misspelt inputs are problems. An empty input counts as left
  * out. An input that is missing or malformed causes a problem, and its value is undefined.
  */
 export class InputReader implements GivenInputs {
   readonly problems: InputProblem[] = []
   readonly secrets: string[] = []
   readonly settingValues: string[] = []
+  readonly warnings: readonly string[]
   readonly #workspace: string
   /** Kept here, because files that come before the root among the inputs must not lie below it either. */
   readonly #projectRoot = projectRootSchema.safeParse(core.getInput('project-root')).data
   readonly #readFile: (path: string, maxBytes: number) => string
 
   /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
-  constructor(workspace: string, { foreign = false } = {}) {
+  constructor(action: ActionName, workspace: string, { foreign = false } = {}) {
+    const { problems, warnings } = findStrayInputs(action)
+    this.problems.push(...problems.map(problem => ({ kind: 'invalid' as const, ...problem })))
+    this.warnings = warnings
     this.#workspace = workspace
     this.#readFile = (path, maxBytes) =>
       foreign ? readStartInside(workspace, path, maxBytes) : readStart(resolve(workspace, path), maxBytes)
@@ -149,8 +156,8 @@ export class InputReader implements GivenInputs {
 
   /** Returns the secrets and problems. Call this method after all inputs have been read. */
   given(): GivenInputs {
-    const { secrets, settingValues, problems } = this
-    return { secrets, settingValues, problems }
+    const { secrets, settingValues, problems, warnings } = this
+    return { secrets, settingValues, problems, warnings }
   }
 
   /** Adds a problem about missing inputs; `message` is the whole sentence. */

@@ -110,7 +110,10 @@ export class Step {
   /** The recovery that this run made, in one sentence. */
   #recovered: string | undefined
 
-  constructor(given: GivenSecrets, outputsOfFailure: (error: DeployError) => Record<string, string>) {
+  constructor(
+    given: GivenSecrets & Partial<Pick<GivenInputs, 'warnings'>>,
+    outputsOfFailure: (error: DeployError) => Record<string, string>,
+  ) {
     const secrets = createSecretKeeper(given)
     const log = createRunnerLog(secrets.redact)
     this.#annotator = new Annotator(secrets.redact)
@@ -126,6 +129,7 @@ export class Step {
       setOutputs: outputs => this.#files.setOutputs(outputs),
       saveState: (name, value) => this.#files.saveState(name, value),
     }
+    for (const warning of given.warnings ?? []) log.warning(warning)
     process.once('beforeExit', this.#failUnsettled)
   }
 
