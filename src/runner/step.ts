@@ -315,7 +315,8 @@ export async function runPostStep<Request extends HostRequest>(
     // A cancel changes nothing here: a recovery is completed now or repeated later.
     step.ignoreCancel()
     const tools = step.deploymentTools(inputs.connection, flows)
-    const host = hostFor({ ...request, sender: subject.sender(request, tools) }, tools)
+    const sender = subject.sender(request, tools)
+    const host = hostFor({ ...request, sender }, subject.named(request), tools)
     if (host === undefined) return
     step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }))
     if (handover !== '') step.finishCheck(await checkRestored(host, handover))

@@ -170,21 +170,30 @@ interface ServiceUse {
 }
 
 /**
- * Refuses a systemd or Docker template that is only `{id}` (in systemd, perhaps with a suffix such as `.service`), if
- * the project uses it for an id without its own row under `plugins`. The project's publisher would choose the service,
+ * Refuses a systemd or Docker template that is only `{id}` (in systemd, perhaps with a suffix such as `.service`, or as
+ * the template of an instance), if the project uses it for an id without its own row under `plugins`. The project's publisher would choose the service,
  * and could choose the id `sshd`. Throws ConfigError `invalid_host_config`.
  */
 export function verifyServiceNames(config: HostConfig | undefined, use: ServiceUse): void {
-  const template = config && bareTemplateOf(config)
-  if (config === undefined || template === undefined) return
-  const open = new Set(idsUsing(config, use).filter(id => !config.plugins.has(id)))
-  if (open.size === 0) return
+  // A namespace already limits what the publisher can choose.
+  if (config === undefined || config.supervisor === 'kubernetes') return
+  const template = bareTemplateOf(config)
+  const open = new Set(idsUsing(config, use).filter(id => !isNamedBy(config, id)))
+  if (template === undefined || open.size === 0) return
   const { key, value, granted } = template
   const ids = `${open.size === 1 ? 'id' : 'ids'} ${listNames([...open])}`
   throw new ConfigError(
     'invalid_host_config',
     `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ${ids}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} ${open.size === 1 ? 'for this id' : 'for each of these ids'}. Nothing was installed.`,
   )
+}
+
+/**
+ * True if the operator, and not the id alone, decides what the service of this id is called: the host config has a row
+ * for the id, or a template with a name of its own, such as `app-{id}.service`.
+ */
+export function isNamedBy(config: HostConfig, id: string): boolean {
+  return config.plugins.has(id) || bareTemplateOf(config) === undefined
 }
 
 interface BareTemplate {
@@ -194,11 +203,16 @@ interface BareTemplate {
   readonly granted: string
 }
 
-function bareTemplateOf({ supervisor, systemd, docker }: HostConfig): BareTemplate | undefined {
-  if (supervisor === 'systemd' && /^\{id\}(?:\.[a-z]+)?$/.test(systemd.unit))
+/** In systemd, `{id}@name` is an instance of the template unit that the id names. */
+const BARE_UNIT = /^\{id\}(?:@.*|\.[a-z]+)?$/
+
+function bareTemplateOf({ supervisor, systemd, docker, kubernetes }: HostConfig): BareTemplate | undefined {
+  if (supervisor === 'systemd' && BARE_UNIT.test(systemd.unit))
     return { key: 'systemd.unit', value: systemd.unit, granted: 'unit' }
   if (supervisor === 'docker' && docker.container === '{id}')
     return { key: 'docker.container', value: docker.container, granted: 'container' }
+  if (supervisor === 'kubernetes' && kubernetes.deployment === '{id}')
+    return { key: 'kubernetes.deployment', value: kubernetes.deployment, granted: 'deployment' }
   return undefined
 }
 

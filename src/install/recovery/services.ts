@@ -1,4 +1,6 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
+import { isNamedBy } from '../../core/plan/ready.ts'
+import { listNames } from '../../core/text.ts'
 import { toHostError } from '../files/errors.ts'
 import { isSamePlace, type Layout, nameOf, placeOf } from '../host/layout.ts'
 import { pendingIn, readInstalled, recordPending } from '../host/record.ts'
@@ -6,12 +8,13 @@ import type { InstalledRow, PendingService } from '../host/rows.ts'
 import { type HostContext, readHostConfig } from '../reports/host.ts'
 import { restoreServices, type ServiceChange } from '../services/changes.ts'
 import { checkOfRestored, findUnhealthy, type RestoredCheck, uniqueChecks } from '../services/health.ts'
-import { findNamed, findServiceOf, keyOfService } from '../services/supervise.ts'
+import { findNamed, findServiceOf, keyOfService, type NamedService, type Service } from '../services/supervise.ts'
 import { isRunBy, type UnreachableService } from '../transaction/rollback.ts'
 import { changedPlaces, type DeadRun } from './dead-run.ts'
 
 // A journal may have been written by a process that is allowed to write below the project root, and to do nothing else.
 // So it can only make a recovery restart, stop and check services that this run's host config names for a recorded part.
+// A template such as `{id}.service` names nothing, because the id would choose among all services of the machine.
 
 /** The services that a dead run acted on. */
 export interface FoundServices {
@@ -28,11 +31,9 @@ export function findServices(host: HostContext, run: DeadRun): FoundServices {
   for (const entry of run.records) {
     if (entry.record !== 'service') continue
     const { part, was_running } = entry
-    const why = typeof config === 'string' ? config : whyNot(run, rows, entry)
-    const service = typeof config === 'string' ? undefined : findNamed(config, part)
-    if (why === undefined && service !== undefined) services.push({ service, part, was_running, replicas: null })
-    else if (!unreachable.has(part))
-      unreachable.set(part, { part, was_running, why: why ?? 'the host config has no such service' })
+    const found = typeof config === 'string' ? config : (whyNot(run, rows, entry) ?? findOperators(host, config, part))
+    if (typeof found !== 'string') services.push({ service: found, part, was_running, replicas: null })
+    else if (!unreachable.has(part)) unreachable.set(part, { part, was_running, why: found })
   }
   return { services, unreachable: [...unreachable.values()] }
 }
@@ -52,6 +53,23 @@ function whyNot(
   return part === null ? 'no part of the project is installed' : `${part} is not installed`
 }
 
+/** Returns the service that the operator means by a name in a state file, or why there is none. */
+function findOperators(host: HostContext, config: HostConfig, part: string | null): Service | string {
+  if (part !== null && !isNamed(host, config, part))
+    return 'the host config has no row for it below plugins, and its template for names allows any service'
+  return findNamed(config, part) ?? 'the host config has no such service'
+}
+
+/** True if the host config names the service of this id, or if this run's own inputs name the id. */
+function isNamed({ ids }: HostContext, config: HostConfig, id: string): boolean {
+  return isNamedBy(config, id) || ids?.().includes(id) === true
+}
+
+/** Guesses the service of a part for which a state file names none. */
+async function guessService(host: HostContext, config: HostConfig, id: string): Promise<NamedService | undefined> {
+  return isNamed(host, config, id) ? await findServiceOf(config, id, { signal: host.grace.restoring }) : undefined
+}
+
 /**
  * Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before.
  */
@@ -69,7 +87,7 @@ export async function checksAfter(
     const own = services.filter(runs)
     const isChanged = places.some(place => isSamePlace(place, placeOf(row)))
     if (unreachable.some(runs) || own.some(change => !change.was_running) || (own.length === 0 && !isChanged)) continue
-    const found = own.length > 0 ? own : [await findServiceOf(config, row.id, { signal: host.grace.restoring })]
+    const found = own.length > 0 ? own : [await guessService(host, config, row.id)]
     for (const named of found) checks.push(checkOfRestored(config, row, named?.service ?? null))
   }
   return uniqueChecks(checks)
@@ -100,6 +118,11 @@ async function restoreAll(host: HostContext, pending: readonly InstalledRow[]): 
   const config = readHostConfig(host)
   if (typeof config === 'string' || pending.length === 0) return
   const groups = await groupByService(host, config, pending)
+  const left = pending.filter(row => !groups.some(({ rows }) => rows.includes(row))).map(({ id }) => id)
+  if (left.length > 0)
+    log.warning(
+      `The service of ${listNames(left)} still has to be restarted and checked, but this host config names no service for it.`,
+    )
   if (groups.length === 0) return
   log.group('Restarting services that an earlier run left', 'at once')
   const starts =
@@ -130,16 +153,16 @@ interface PendingGroup {
 }
 
 async function groupByService(
-  { grace }: HostContext,
+  host: HostContext,
   config: HostConfig,
   pending: readonly InstalledRow[],
 ): Promise<readonly PendingGroup[]> {
   const groups = new Map<string, PendingGroup>()
   for (const row of pending) {
     const pending = pendingIn(row)
-    const guessed = pending === true ? await findServiceOf(config, row.id, { signal: grace.restoring }) : undefined
+    const guessed = pending === true ? await guessService(host, config, row.id) : undefined
     const named =
-      pending === true ? guessed && [{ ...guessed, was_running: true }] : pending.flatMap(inConfig(config, row))
+      pending === true ? guessed && [{ ...guessed, was_running: true }] : pending.flatMap(inConfig(host, config, row))
     for (const service of named ?? []) {
       const key = keyOfService(service.service)
       const group = groups.get(key) ?? { change: { ...service, replicas: null }, rows: [] }
@@ -151,10 +174,10 @@ async function groupByService(
 }
 
 /** A row's own service, or the project-wide unit; whatever else a row names, no run of this action has written it. */
-function inConfig(config: HostConfig, { id }: InstalledRow) {
+function inConfig(host: HostContext, config: HostConfig, { id }: InstalledRow) {
   return ({ part, was_running }: PendingService) => {
-    const service = part === null || part === id ? findNamed(config, part) : undefined
-    return service === undefined ? [] : [{ service, part, was_running }]
+    const service = part === null || part === id ? findOperators(host, config, part) : ''
+    return typeof service === 'string' ? [] : [{ service, part, was_running }]
   }
 }
 

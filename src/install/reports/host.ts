@@ -29,6 +29,11 @@ export interface HostContext extends HostAccess {
    * health checks.
    */
   readonly hostConfig?: SourceFile | undefined
+  /**
+   * Returns the ids that the inputs and the operator's plan of this run name; none of them comes from a file below the
+   * project root. Undefined if there are none.
+   */
+  readonly ids?: (() => readonly (string | null)[]) | undefined
   readonly run: OwnRun
   readonly flows: Flows
   readonly recovery?: RecoveryEvents

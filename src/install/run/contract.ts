@@ -121,7 +121,7 @@ export async function refuse<Request extends HostRequest>(
   const { code, message } = error
   const end = buildEnd(at, { outcome: 'failed', error: { code, message, step: null } })
   const onKnown = (closed: RunResult): void => tools.observer.onEnded({ ...closed, error })
-  const host = isRehearsal ? undefined : hostFor({ ...request, sender }, tools)
+  const host = isRehearsal ? undefined : hostFor({ ...request, sender }, subject.named(request), tools)
   if (host === undefined || !isDirectorySync(host.layout.root))
     return { ...(await closeUntouched({ ...tools, sender }, { record, end }, onKnown)), plannedSteps: [], error }
   const known = await recoverBeforeRefusal(host, end)
@@ -139,11 +139,12 @@ type HostInputs = Partial<
 /** Returns the host that a request names; undefined without a project root. */
 export function hostFor(
   { projectRoot, allowSharedRoot = false, hostConfig, keepReports, sender }: HostInputs & Links,
+  { slug, id }: Pick<NamedFacts, 'slug' | 'id'>,
   tools: DeploymentTools,
 ): HostContext | undefined {
-  return projectRoot === undefined
-    ? undefined
-    : hostContextOf(tools, { projectRoot, allowSharedRoot, hostConfig, keepReports, sender })
+  if (projectRoot === undefined) return undefined
+  const address = { projectRoot, allowSharedRoot, hostConfig, keepReports, sender }
+  return hostContextOf(tools, { ...address, ids: () => [slug, id] })
 }
 
 function factsOf<Request extends HostRequest>(

@@ -9,7 +9,7 @@ import type { Grace } from '../files/child-process.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { type Layout, layoutOf } from '../host/layout.ts'
 import { uniteKeepPaths } from '../host/snapshots.ts'
-import { buildEnd, type DeploymentFacts } from '../journal/facts.ts'
+import { buildEnd, type DeploymentFacts, flowOf } from '../journal/facts.ts'
 import type { Flows, HostContext } from '../reports/host.ts'
 import { buildLocalReport, type LocalReport, notSent, readRunningVersion } from '../reports/local-report.ts'
 import type { RunResult } from '../reports/result.ts'
@@ -87,7 +87,7 @@ export function startDeployment<State extends string>(
   { transitions, facts, sender, recordedKeepPaths }: DeploymentStart<State>,
 ): RunningDeployment<State> {
   const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
-  const host = hostContextOf(tools, { ...request, sender })
+  const host = hostContextOf(tools, { ...request, sender, ids: () => idsIn(facts, record.facts) })
   tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)])
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
@@ -165,6 +165,7 @@ function runningIn(
 interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot' | 'hostConfig'> {
   readonly sender: ReportSender | undefined
   readonly keepReports?: number | undefined
+  readonly ids?: HostContext['ids']
 }
 
 type HostTools = Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'> & { observer?: RunObserver }
@@ -172,7 +173,7 @@ type HostTools = Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'> 
 /** Builds the host of a project root, with the tools of this run. */
 export function hostContextOf(
   { log, secrets, runner, flows, deploymentId, grace, observer }: HostTools,
-  { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }: HostAddress,
+  { projectRoot, allowSharedRoot, hostConfig, sender, keepReports, ids }: HostAddress,
 ): HostContext {
   return {
     layout: layoutOf(projectRoot),
@@ -184,9 +185,18 @@ export function hostContextOf(
     keepReports,
     hostConfig,
     run: { id: deploymentId, url: runner.workflow.url },
+    ids,
     flows,
     recovery: { onRecovered: observer?.onRecovered },
   }
+}
+
+/**
+ * Returns the ids that the inputs name, and the id in the plan of a marketplace deployment. Any other id that becomes
+ * known later may come from the host's record.
+ */
+function idsIn(given: DeploymentFacts, later: DeploymentFacts): readonly (string | null)[] {
+  return [given.slug, given.id, flowOf(later) === 'marketplace' ? later.id : null]
 }
 
 /** The states of a flow that runs an operator's plan, from loading the plan to the end. */

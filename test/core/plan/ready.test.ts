@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
 import { parsePlan } from '../../../src/core/plan/plan.ts'
-import { checkPlanNeeds, verifyServiceNames } from '../../../src/core/plan/ready.ts'
+import { checkPlanNeeds, isNamedBy, verifyServiceNames } from '../../../src/core/plan/ready.ts'
 import { ACTIONS } from '../../../src/core/plan/step.ts'
 
 const EVERY_ACTION = [
@@ -171,4 +171,26 @@ describe('verifyServiceNames', () => {
     const many = refusalOf(Array.from({ length: 2000 }, (_, n) => `part-${n}`))
     assert.match(many, /part-19 and 1980 more, could/)
   })
+})
+
+describe('isNamedBy', () => {
+  const templates: Record<string, boolean> = {
+    'systemd: {}': false,
+    'systemd: {unit: "{id}"}': false,
+    'systemd: {unit: "{id}.timer"}': false,
+    'systemd: {unit: "{id}@blue.service"}': false,
+    'systemd: {unit: "app-{id}.service"}': true,
+    'systemd: {unit: "app@{id}.service"}': true,
+    'systemd: {unit: "{id}-app.service"}': true,
+    'docker: {}': false,
+    'docker: {container: "app-{id}"}': true,
+    'kubernetes: {}': false,
+    'kubernetes: {deployment: "{id}-app"}': true,
+  }
+  for (const [template, isNamed] of Object.entries(templates))
+    it(`is ${isNamed} for any id with ${template}, and true for an id with a row`, () => {
+      const text = `version: 1\nsupervisor: ${template.split(':')[0]}\n${template}\nplugins: {cart: {}}\n`
+      const config = parseHostConfig(text, 'host.yaml')
+      assert.deepEqual([isNamedBy(config, 'sshd'), isNamedBy(config, 'cart')], [isNamed, true])
+    })
 })

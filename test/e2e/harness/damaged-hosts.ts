@@ -254,7 +254,8 @@ async function callOn({ stage, root }: Host, act: RunEnd['act']): Promise<RunEnd
   const request = requestOf(stage, root)
   try {
     if (act === 'post') {
-      const host = hostFor({ ...request, sender: MARKETPLACE.sender(request, tools) }, tools)
+      const sender = MARKETPLACE.sender(request, tools)
+      const host = hostFor({ ...request, sender }, MARKETPLACE.named(request), tools)
       const closed = host && (await recoverHost(host, request.lockTimeoutMs))
       return { act, outcome: closed?.report.outcome ?? 'nothing', message: '', log: log.lines }
     }

@@ -25,6 +25,7 @@ async function openScene(t: TestContext, changes: readonly PlannedChange[], ...r
   const recoverWith = async (text?: string) =>
     await recoverDeadRun({
       ...scene.host,
+      ids: () => ['greeter', 'fresh'],
       hostConfig: text === undefined ? undefined : { path: 'host-config.yaml', text },
     })
   const pending = () => readInstalled(scene.layout).flatMap(row => (row.service_pending ? [row.id] : []))
