@@ -24,11 +24,11 @@ export const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`
 /** Pattern of the path of a snapshot, relative to the project root, without anchors. */
 export const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHOT_NAME_PATTERN}`
 
-/** ISO 8601 in UTC, as this action writes it. */
+const timeError = { error: 'must be a time such as 2026-01-02T03:04:05.678Z' }
+/** A time that exists, in ISO 8601 in UTC, as this action writes it. */
 export const timeSchema = z.string().check(
-  z.regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
-    error: 'must be a time such as 2026-01-02T03:04:05.678Z',
-  }),
+  z.regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, { ...timeError, abort: true }),
+  z.refine(text => !Number.isNaN(Date.parse(text)), timeError),
 )
 
 /** SHA-256 as this action writes it: lower case. */

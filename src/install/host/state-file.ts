@@ -5,8 +5,8 @@ import { cleanForeignText } from '../../core/text.ts'
 import { toHostError } from '../files/errors.ts'
 import { readSmallFileSync } from '../files/open.ts'
 
-/** Far more than years of deployments write. */
-const MAX_STATE_BYTES = 256 * 1024 * 1024
+/** Far more than years of deployments write, and far less than what exhausts the memory of a small host. */
+export const MAX_STATE_BYTES = 64 * 1024 * 1024
 
 /** The codes for a symlink, and for a socket. */
 const NOT_A_FILE: ReadonlySet<string> = new Set(['ELOOP', 'ENXIO'])
@@ -14,7 +14,7 @@ const NOT_A_FILE: ReadonlySet<string> = new Set(['ELOOP', 'ENXIO'])
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
  * Throws the system's error as `toHostError` returns it, or DeploymentError `host_not_writable` if the path is not a
- * regular file of at most 256 MiB. Both messages contain the path.
+ * regular file of at most 64 MiB. Both messages contain the path.
  */
 export function readStateFileSync(path: string): string | undefined {
   try {
@@ -26,7 +26,7 @@ export function readStateFileSync(path: string): string | undefined {
   }
   throw new DeploymentError(
     'host_not_writable',
-    `${path} must be a regular file of at most 256 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`,
+    `${path} must be a regular file of at most 64 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`,
   )
 }
 

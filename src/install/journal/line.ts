@@ -56,8 +56,10 @@ export function parseJournalText(bytes: Buffer): JournalText {
 function findWholeRecords(tail: Buffer): unknown[] {
   const lines = tail.toString('latin1').split('\n').slice(0, -1)
   return lines.flatMap(line => {
+    const seq = Number(/^\{"seq":(\d{1,9}),/.exec(line)?.[1])
+    // A hostile file may have millions of lines, and each error costs more than a look.
+    if (Number.isNaN(seq)) return []
     const text = Buffer.from(line, 'latin1').toString('utf8')
-    const seq = Number(/^\{"seq":(\d{1,9}),/.exec(text)?.[1])
     try {
       return [parseLine(seq, text)]
     } catch {

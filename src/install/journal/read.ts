@@ -1,4 +1,4 @@
-import { closeSync, constants, openSync, readFileSync } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { isOfDeployment } from '../changes/change.ts'
@@ -6,6 +6,7 @@ import { pathExistsSync } from '../files/walk.ts'
 import { placeName, placeOf } from '../host/layout.ts'
 import { retainedPaths } from '../host/record.ts'
 import { isFrom } from '../host/rows.ts'
+import { MAX_STATE_BYTES } from '../host/state-file.ts'
 import { JournalDamage, type JournalText, parseJournalText } from './line.ts'
 import {
   type AnnouncedChange,
@@ -70,7 +71,8 @@ function readText(path: string): JournalText | undefined {
 function readBytes(path: string): Buffer | undefined {
   try {
     return readFileNoFollow(path)
-  } catch {
+  } catch (error) {
+    if (error instanceof JournalDamage) throw error
     return pathExistsSync(path) ? readFileNoFollow(path) : undefined
   }
 }
@@ -80,6 +82,7 @@ function readFileNoFollow(path: string): Buffer | undefined {
   try {
     const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
     try {
+      if (fstatSync(fd).size > MAX_STATE_BYTES) throw new JournalDamage('it is larger than 64 MiB')
       return readFileSync(fd)
     } finally {
       closeSync(fd)

@@ -1,19 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readSync,
-  renameSync,
-  writeFileSync,
-} from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { syncDirectory, syncFile } from '../files/durable.ts'
+import { readSmallBytesSync } from '../files/open.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { auditPath, type Layout, type PartName, partOf, placeName } from '../host/layout.ts'
 import { readHostRecord } from '../host/record.ts'
@@ -25,6 +16,7 @@ import {
   type SourceRecord,
   snapshotsFrom,
 } from '../host/rows.ts'
+import { MAX_STATE_BYTES } from '../host/state-file.ts'
 import { type LocalReport, type ReportFolder, redactReport } from './local-report.ts'
 
 /** Follows no symlink and waits for no pipe. */
@@ -182,7 +174,7 @@ function isSameSource(a: SourceRecord | undefined, b: SourceRecord): boolean {
 /** Parses only the lines that contain `id`, which is a digest or a commit. */
 function wasAudited({ own }: Layout, id: string, isWanted: (success: AuditedSuccess) => boolean): boolean {
   return auditFilesSync(own).some(name => {
-    const bytes = readRegularFileSync(join(own, name))
+    const bytes = readSmallBytesSync(join(own, name), MAX_STATE_BYTES, constants.O_NOFOLLOW) ?? Buffer.alloc(0)
     // Splitting a long log into lines takes much longer than searching it.
     if (!bytes.includes(id)) return false
     const lines = bytes.toString('utf8').split('\n')
@@ -197,15 +189,6 @@ function auditFilesSync(folder: string): string[] {
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return []
     throw error
-  }
-}
-
-function readRegularFileSync(path: string): Buffer {
-  const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
-  try {
-    return fstatSync(fd).isFile() ? readFileSync(fd) : Buffer.alloc(0)
-  } finally {
-    closeSync(fd)
   }
 }
 

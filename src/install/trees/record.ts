@@ -24,7 +24,10 @@ import { describeItemSync, type TreeItem } from '../files/walk.ts'
 import { type Layout, treeRecordPath } from '../host/layout.ts'
 import type { InstalledVersion } from '../host/rows.ts'
 
+/** Also longer than any line: a path and a symlink's target have at most 4 KiB each, or six times as much if quoted. */
 const RECORD_WINDOW_BYTES = 64 * 1024
+/** Enough for a tree of a million files. */
+const MAX_RECORD_BYTES = 256 * 1024 * 1024
 
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
@@ -83,6 +86,7 @@ function readWholeRecord(layout: Layout, { tree_record: name }: TreeIdentity): W
   try {
     const stat = fstatSync(fd, { bigint: true })
     if (!stat.isFile()) throw new TreeRecordDamage('it is not a regular file')
+    if (stat.size > MAX_RECORD_BYTES) throw new TreeRecordDamage('it is larger than 256 MiB')
     const text = readFileSync(fd)
     if (hash('sha256', text) !== name) throw new TreeRecordDamage('its content does not match the digest in its name')
     return { text, recordedAt: String(stat.mtimeNs) }
@@ -125,6 +129,7 @@ function* linesOf(fd: number, digest: Hash): Generator<string, undefined> {
       start = end + 1
     }
     rest = text.slice(start)
+    if (rest.length > RECORD_WINDOW_BYTES) throw new TreeRecordDamage('it has a line that this action does not write')
   }
   if (rest !== '') throw new TreeRecordDamage('its last line is truncated')
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
@@ -41,6 +41,10 @@ describe('the host record', () => {
     'a directory': path => mkdirSync(path),
     'a symlink': path => symlinkSync('/dev/null', path),
     'a pipe': path => execFileSync('mkfifo', [path]),
+    'far too large'(path) {
+      writeFileSync(path, '')
+      truncateSync(path, 3 * 1024 ** 3)
+    },
     'a socket': path => once(createServer().listen(path).unref(), 'listening'),
   }
   for (const [kind, make] of Object.entries(notFiles)) {

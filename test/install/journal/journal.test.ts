@@ -287,6 +287,19 @@ describe('readJournal', () => {
     }
   })
 
+  it('never reads a file that is too large for a journal', t => {
+    const path = pathIn(t)
+    writeFileSync(path, whole)
+    truncateSync(path, 3 * 1024 ** 3)
+    assert.throws(() => readJournal(path), JournalDamage)
+  })
+
+  it('refuses a time that does not exist', t => {
+    const path = pathIn(t)
+    writeFileSync(path, journalText([BEGIN, { ...STATE, at: '2026-99-01T00:00:00.000Z' }]))
+    assert.throws(() => readJournal(path), /its line 2 has no valid at/)
+  })
+
   it('throws on a directory and on a symlink', t => {
     const path = pathIn(t)
     mkdirSync(path)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
-import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { auditPath, type Layout } from '../../../src/install/host/layout.ts'
@@ -40,6 +40,14 @@ describe('the audit log', () => {
     writeFileSync(auditPath(layout), `${'\n'.repeat(MAX_BYTES)}${line}`)
     await appendAudit(hostOf(layout), reportOf())
     assert.deepEqual(auditFiles(layout), ['audit.jsonl'])
+  })
+
+  it('is not searched in a file that no run can have written', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const artifact = { origin: { contract: 'marketplace', slug: 'greeter' }, sha256: 'cd'.repeat(32) } as const
+    writeFileSync(auditPath(layout), '')
+    truncateSync(auditPath(layout), 3 * 1024 ** 3)
+    assert.equal(wasReplaced(layout, artifact), false)
   })
 
   it('still finds an artifact in a file that has been rotated', async t => {

@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { treeRecordPath } from '../../../src/install/host/layout.ts'
@@ -131,6 +140,15 @@ describe('a tree record', () => {
       assert.throws(() => openTreeRecord(layout, identity), TreeRecordDamage)
     })
   }
+
+  for (const bytes of [1024 ** 2, 3 * 1024 ** 3])
+    it(`is not read as a whole if it has no line within ${bytes} bytes`, async t => {
+      const { layout, root, tree } = await makeStaged(t)
+      const identity = await recordTreeAt(layout, root, tree)
+      truncateSync(treeRecordPath(layout, identity.tree_record), bytes)
+      assert.throws(() => readItems(layout, identity), { name: 'TreeRecordDamage' })
+      assert.throws(() => openTreeRecord(layout, identity), { name: 'TreeRecordDamage' })
+    })
 
   const obstacles: Record<string, (path: string) => void> = {
     'a directory': path => mkdirSync(path),
