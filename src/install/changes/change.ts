@@ -2,11 +2,12 @@ import { linkSync, lstatSync, realpathSync, renameSync, rmdirSync, type Stats, u
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
 import { isWithoutLinks, linkOrClaimSync, makeOpenDirectorySync, syncDirectory } from '../files/durable.ts'
-import { type OpenDirectory, withDirectorySync } from '../files/open.ts'
-import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
+import type { OpenDirectory } from '../files/open.ts'
+import { isAbsent, pathExistsSync } from '../files/walk.ts'
 import { type Place, placeAt } from '../host/layout.ts'
 import {
   type HeldEnds,
+  type HeldPath,
   identify,
   isMoveUndone,
   justAppeared,
@@ -16,8 +17,10 @@ import {
   type PlannedMove,
   requireFree,
   syncFolders,
+  tryOpen,
   type Undone,
   undoMove,
+  withHeld,
 } from './move.ts'
 import { isPlacePath, partsDirectorySchema, settingsPathSchema, stagedBy, stagedPathSchema } from './paths.ts'
 
@@ -47,6 +50,17 @@ export function isOfDeployment(change: Change, deploymentId: string): boolean {
 export function placesIn(changes: readonly Change[]): Place[] {
   const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
   return [...new Set(paths)].filter(isPlacePath).map(placeAt)
+}
+
+/**
+ * Returns the directories, relative to the project root, in which changes create, move or remove something, each once.
+ */
+export function directoriesIn(changes: readonly Change[]): string[] {
+  const others = changes.flatMap(change => {
+    if (change.type === 'make_directory') return [change.path]
+    return change.type === 'create_file' ? [dirname(change.path.replace(/\/?\.env$/, ''))] : []
+  })
+  return [...new Set([...placesIn(changes).map(({ directory }) => directory), ...others])]
 }
 
 /**
@@ -207,13 +221,13 @@ async function createFromStaged(root: string, { staged, path }: UnidentifiedFile
 
 /** Removes the file at the path if it is the created file. Returns whether it was removed. */
 async function removeCreated(root: string, file: CreatedFile): Promise<boolean> {
-  const [staged, path] = [join(root, file.staged), join(root, file.path)]
-  const wasMade = withShelf(path, shelf => {
-    if (!isOurs(root, file, shelf)) return false
+  const path = join(root, file.path)
+  const wasMade = withEntries(root, file, (staged, shelf) => {
+    if (!isOurs(file, staged, shelf)) return false
     const at = shelf.entry(basename(path))
-    if (pathExistsSync(staged)) unlinkSync(at)
+    if (statAt(staged.at) !== undefined) unlinkSync(at)
     // Return the file to staging, where it proves that a file created at the path later is not ours.
-    else renameSync(at, staged)
+    else renameSync(at, staged.at)
     return true
   })
   if (wasMade) await syncDirectory(dirname(path))
@@ -222,28 +236,47 @@ async function removeCreated(root: string, file: CreatedFile): Promise<boolean> 
 
 /** True if the file at the path is the created file. */
 function isCreated(root: string, file: CreatedFile): boolean {
-  return withShelf(join(root, file.path), shelf => isOurs(root, file, shelf))
+  return withEntries(root, file, (staged, shelf) => isOurs(file, staged, shelf))
 }
 
-/** Opens the path's folder. Follows a symlink to it, because an operator may have set up a shelf as a symlink. */
-function withShelf(path: string, act: (shelf: OpenDirectory) => boolean): boolean {
-  return pathExistsSync(dirname(path)) && withDirectorySync(realpathSync(dirname(path)), act)
+/** Holds the staged file, and opens the folder of the created one. Returns false if there is no such folder. */
+function withEntries(
+  root: string,
+  file: CreatedFile,
+  act: (staged: HeldPath, shelf: OpenDirectory) => boolean,
+): boolean {
+  const shelf = openShelf(join(root, file.path))
+  try {
+    return shelf !== undefined && withHeld(root, file.staged, staged => act(staged, shelf))
+  } finally {
+    shelf?.close()
+  }
 }
 
-function isOurs(root: string, file: CreatedFile, shelf: OpenDirectory): boolean {
-  const path = join(root, file.staged)
-  const there = statEntry(shelf, basename(file.path))
+/**
+ * Opens the folder of a settings file. Follows a symlink to a shelf, because an operator may have set it up, but not a
+ * symlink in the place of a part.
+ */
+function openShelf(path: string): OpenDirectory | undefined {
+  const folder = dirname(path)
+  const [shelf, ...part] = basename(path) === '.env' ? [dirname(folder), basename(folder)] : [folder]
+  return pathExistsSync(shelf) ? tryOpen(join(realpathSync(shelf), ...part)) : undefined
+}
+
+function isOurs(file: CreatedFile, { at, folder }: HeldPath, shelf: OpenDirectory): boolean {
+  const there = statAt(shelf.entry(basename(file.path)))
   if (there === undefined) return false
-  const staged = lstatIfPresentSync(path)
-  if (staged === undefined) return String(there.ino) === file.ino && pathExistsSync(dirname(path))
-  return isSameFile(staged, there) || (isClaim(there) && !hasLinks(path))
+  const staged = statAt(at)
+  if (staged === undefined) return String(there.ino) === file.ino && folder !== '' && pathExistsSync(folder)
+  return isSameFile(staged, there) || (isClaim(there) && !hasLinks(at))
 }
 
 /** True if the file system has hard links. Only without them does this action claim a path with an empty file. */
-function hasLinks(path: string): boolean {
+function hasLinks(path: string | Buffer): boolean {
+  const link = Buffer.concat([Buffer.from(path), Buffer.from('.link')])
   try {
-    linkSync(path, `${path}.link`)
-    unlinkSync(`${path}.link`)
+    linkSync(path, link)
+    unlinkSync(link)
     return true
   } catch (error) {
     return !isWithoutLinks(error)
@@ -258,9 +291,9 @@ function isClaim(found: Stats): boolean {
   return found.isFile() && found.size === 0 && found.uid === process.getuid?.() && (found.mode & 0o777) === 0o600
 }
 
-function statEntry(folder: OpenDirectory, name: string): Stats | undefined {
+function statAt(path: string | Buffer): Stats | undefined {
   try {
-    return lstatSync(folder.entry(name))
+    return lstatSync(path)
   } catch (error) {
     if (isAbsent(error)) return undefined
     throw error

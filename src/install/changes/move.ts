@@ -381,7 +381,7 @@ function putAsideSync(root: string, { path, at }: HeldPath): string {
  * A path of a change. A path deep inside a tree is reached through its open folder, which no process that owns a
  * directory of the tree can replace with a symlink. The directories above a tree belong to this action or an operator.
  */
-interface HeldPath {
+export interface HeldPath {
   /** Absolute, for messages and names. */
   readonly path: string
   /** For system calls. Leads nowhere if the folder is missing or is not a directory. */
@@ -475,10 +475,22 @@ function remakeFoldersSync(root: string, path: string, setAside: (found: HeldPat
 function hold(root: string, path: string, open: OpenDirectory[]): HeldPath {
   const { base, inside } = splitPath(root, path)
   const absolute = join(root, path)
+  // Only a shelf may be a symlink of the operator.
+  if (isOwnPath(path) && lstatIfPresentSync(base)?.isDirectory() === false) return { path: absolute, ...LOST }
   if (inside.length > 2) return { path: absolute, ...holdInside(base, inside, open) }
   const folder = dirname(absolute)
   const isLost = inside.length === 2 && lstatIfPresentSync(folder)?.isDirectory() !== true
   return { path: absolute, ...(isLost ? LOST : { at: absolute, folder }) }
+}
+
+/** Holds one path of a change while `act` works with it. */
+export function withHeld<Result>(root: string, path: string, act: (held: HeldPath) => Result): Result {
+  const open: OpenDirectory[] = []
+  try {
+    return act(hold(root, path, open))
+  } finally {
+    for (const directory of open) directory.close()
+  }
 }
 
 function holdInside(base: string, inside: readonly string[], open: OpenDirectory[]): Pick<HeldPath, 'at' | 'folder'> {
@@ -501,7 +513,7 @@ function openInside(folder: OpenDirectory, name: string): OpenDirectory | undefi
 }
 
 /** Returns undefined for anything but a directory, so that a symlink that a process has put there is not followed. */
-function tryOpen(path: string | Buffer): OpenDirectory | undefined {
+export function tryOpen(path: string | Buffer): OpenDirectory | undefined {
   try {
     return openDirectorySync(path)
   } catch (error) {

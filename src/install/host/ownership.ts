@@ -36,8 +36,9 @@ interface SharedRoot {
 /**
  * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
  * The root, its shelves, and every directory and symlink on the way to them must belong to one of these two users, and
- * nobody else may be able to write there. `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
- * names, owners and modes, and then, from `installed.json`, the directories of plugins.
+ * nobody else may be able to write there. A symlink by which a shelf leads out of the root must belong to root.
+ * `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads names, owners and modes, and then, from
+ * `installed.json`, the directories of plugins.
  *
  * Returns one sentence for each path that the operator accepts although others own it or can write to it.
  *
@@ -133,8 +134,25 @@ function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
       const isPublic = exposure.isPublic && !pathBelow(inside, exposure.path)
       found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() })
     }
+    for (const exposure of findOwnLinks(start, { us, inside })) found.set(exposure.path, exposure)
   }
   return [...found.values()]
+}
+
+/**
+ * If a path below the root leads out of the root, returns the symlinks of this user that lead there. A service that
+ * runs as this user, but may write only below the root, could have made them. Root's symlinks pass. If this user is
+ * root, nothing distinguishes an operator's symlinks from those of such a service.
+ */
+function findOwnLinks(path: string, { us, inside }: { us: number; inside: string }): Exposure[] {
+  const { way, end } = walkPath(path)
+  const last = end ?? way.at(-1)
+  if (us === 0 || last === undefined || `${last.path}/`.startsWith(inside)) return []
+  const links = way.filter(({ path, stat }) => stat.isSymbolicLink() && stat.uid === us && path.startsWith(inside))
+  const who = `every service that runs as ${nameUser(us)}, and leads out of project-root`
+  return links.map(({ path }) => {
+    return { path, who, fix: `chown -h root ${quote(path)}`, isPublic: false, isPlantable: false }
+  })
 }
 
 /**

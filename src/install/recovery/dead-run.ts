@@ -1,7 +1,7 @@
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import { statesAfter } from '../../core/state-machine.ts'
 import { asSentence, cleanForeignText } from '../../core/text.ts'
-import { placesIn } from '../changes/change.ts'
+import { directoriesIn, placesIn } from '../changes/change.ts'
 import { toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import type { Layout, Place } from '../host/layout.ts'
@@ -115,6 +115,11 @@ export function isInDoubt({ root, journal }: Layout): boolean {
 /** Returns the places that a run has moved trees into or out of, or was about to. */
 export function changedPlaces(records: readonly JournalRecord[]): Place[] {
   return placesIn(records.flatMap(announcedIn))
+}
+
+/** Returns the directories, relative to the project root, in which a run has changed something, or was about to. */
+export function changedDirectories(records: readonly JournalRecord[]): string[] {
+  return directoriesIn(records.flatMap(announcedIn))
 }
 
 /** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { statesBetween } from '../../core/state-machine.ts'
 import { nameOf, stagingPath } from '../host/layout.ts'
-import { requireSafeDirectory } from '../host/ownership.ts'
+import { requireOwnDirectory, requireSafeDirectory } from '../host/ownership.ts'
 import { buildEnd, type DeploymentEnd, flowOf, nameRun } from '../journal/facts.ts'
 import { openJournal, removeJournal } from '../journal/journal.ts'
 import { announcedIn, type CommitRecord, findCommit, pendingChanges } from '../journal/records.ts'
@@ -20,6 +20,7 @@ import { type FailedRun, isOfFile, type RolledBack, type RunEnd, rollBack } from
 import { undoChanges } from '../transaction/undo.ts'
 import { cleanStaging, discardStaging, finishCommitted, removeStrayTemporaries, retryDiscarded } from './cleanup.ts'
 import {
+  changedDirectories,
   changedPlaces,
   countAttempts,
   type DeadRun,
@@ -74,9 +75,9 @@ function openDeadRun(host: HostContext): DeadRun | undefined {
   const records = readRecords(layout)
   const [begin] = records
   if (begin?.record !== 'begin') return undefined
+  requireOwnDirectory(stagingPath(layout, begin.facts.deployment_id))
   // The run may have been the first to install anything in one of these directories.
-  const directories = new Set(changedPlaces(records).map(({ directory }) => directory))
-  for (const directory of directories) requireSafeDirectory(host, directory)
+  for (const directory of changedDirectories(records)) requireSafeDirectory(host, directory)
   log.group('Recovering an interrupted deployment', 'at once')
   const record = recordFromJournal(begin.facts, records)
   const { drift: _, ...words } = record.facts

@@ -9,9 +9,9 @@ import { assertSucceeds, copyBuild } from './prepared-host.ts'
 import { healthcheck, openStage, planWith, pluginFiles, type Stage } from './stage.ts'
 
 /** The ids of two users and of their common group. None of these ids needs a name on the machine. */
-const RUNNER = 54_001
+export const RUNNER = 54_001
 const INTRUDER = 54_002
-const GROUP = 54_000
+export const GROUP = 54_000
 
 /** The reason why no program can run as another user here; false if one can. */
 export function whyNoTwoUsers(): string | false {
@@ -89,7 +89,8 @@ async function interruptUpdate(stage: TwoUsers, trace: string): Promise<void> {
   rmSync(trace)
 }
 
-function asUser(uid: number): [string, ...string[]] {
+/** The command that runs another command as a user. */
+export function asUser(uid: number): [string, ...string[]] {
   return ['setpriv', `--reuid=${uid}`, `--regid=${GROUP}`, '--clear-groups']
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { chmodSync, renameSync } from 'node:fs'
+import { chmodSync, lchownSync, mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../../local/runner.ts'
@@ -102,6 +102,30 @@ describe('a host that another user can write to', { skip }, () => {
     stage.intrude('mv plugins away && ln -s home plugins')
     await assertUntouched()
     await assertSharingDoesNotHelp()
+  })
+
+  describe("whose plugins/ is a symlink of the runner's user that leads out of the root", () => {
+    beforeEach(() => {
+      const away = join(stage.folder, 'away')
+      mkdirSync(away, { mode: 0o777 })
+      chmodSync(away, 0o777)
+      stage.operate(`mkdir ${away}/home && mv plugins ${away}/home && ln -s ${away}/home/plugins plugins`)
+      chmodSync(away, 0o755)
+    })
+
+    it('is left alone, because a confined service can make such a symlink', async () => {
+      await assertUntouched()
+      assert.match((await stage.deployAsRunner()).log, /chown -h root [^ ]*\/plugins, or set allow-shared-root/)
+    })
+
+    it("is deployed to if the symlink is root's", async () => {
+      lchownSync(join(stage.root, 'plugins'), 0, 0)
+      assertSucceeds(await stage.deployAsRunner())
+    })
+
+    it('is deployed to if the operator accepts that', async () => {
+      assertSucceeds(await stage.deployAsRunner(SHARED))
+    })
   })
 
   it('is left alone when its root is shared; if the operator accepts that, the run succeeds with a warning', async () => {

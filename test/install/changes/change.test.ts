@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { lstatSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import {
@@ -8,6 +8,8 @@ import {
   type Change,
   changeSchema,
   describeChange,
+  directoriesIn,
+  isMade,
   type PlannedChange,
   placesIn,
   undoChange,
@@ -80,6 +82,46 @@ describe('undoChange', () => {
     writeFileSync(join(root, 'new/file'), '')
     await undoChange(root, { type: 'create_file', staged: 'old/gone', path: 'new/file', ino })
     assert.ok('new/file' in listTree(root))
+  })
+
+  it('does not put a file that may be ours anywhere but into a real staging folder', async t => {
+    const root = makeRoot(t)
+    const outside = temporaryDirectory(t)
+    writeTree(root, { 'plugins/x.env': 'planted', [`${STAGING}/file`]: '' })
+    symlinkSync(outside, join(root, STAGING, 'link'))
+    symlinkSync(outside, join(root, `${STAGING.slice(0, -1)}2`))
+    const path = 'plugins/x.env'
+    const found = String(lstatSync(join(root, path)).ino)
+    for (const staged of ['/link/keys', '/link/a/keys', '/file/keys'].map(name => STAGING + name))
+      assert.equal((await undoChange(root, { type: 'create_file', staged, path, ino: found })).wasMade, false)
+    const staged = `${STAGING.slice(0, -1)}2/keys`
+    assert.equal((await undoChange(root, { type: 'create_file', staged, path, ino: found })).wasMade, false)
+    assert.deepEqual([listTree(outside), readFileSync(join(root, path), 'utf8')], [{}, 'planted'])
+  })
+
+  it('removes no settings from a directory to which a symlink in the place of a part leads', async t => {
+    const root = makeRoot(t)
+    const outside = temporaryDirectory(t)
+    writeTree(outside, { '.env': 'a secret' })
+    writeTree(root, { 'plugins/y/file': '', [`${STAGING}/a/file`]: '' })
+    symlinkSync(outside, join(root, 'plugins/x'))
+    const found = String(lstatSync(join(outside, '.env')).ino)
+    const change: Change = { type: 'create_file', staged: `${STAGING}/a/.env`, path: 'plugins/x/.env', ino: found }
+    assert.equal(isMade(root, change), false)
+    assert.equal((await undoChange(root, change)).wasMade, false)
+    assert.equal(readFileSync(join(outside, '.env'), 'utf8'), 'a secret')
+  })
+
+  it('moves nothing into a directory to which a symlink in the place of a staging folder leads', async t => {
+    const root = makeRoot(t)
+    const outside = temporaryDirectory(t)
+    mkdirSync(join(root, '.hub-deploy/staging'), { recursive: true })
+    symlinkSync(outside, join(root, STAGING))
+    writeTree(root, { 'plugins/x/keys': 'planted' })
+    const planted = String(lstatSync(join(root, 'plugins/x')).ino)
+    const change: Change = { type: 'move', from: `${STAGING}/x`, to: 'plugins/x', ino: planted, times }
+    await assert.rejects(undoChange(root, change), { code: 'ENOENT' })
+    assert.deepEqual(listTree(outside), {})
   })
 
   const move: PlannedChange = { type: 'move', from: 'old/tree', to: 'new/tree' }
@@ -280,5 +322,18 @@ describe('placesIn', () => {
       { shelf: 'plugins', id: 'x', directory: 'plugins' },
       { shelf: 'plugins', id: 'x', directory: 'app/of' },
     ])
+  })
+})
+
+describe('directoriesIn', () => {
+  it('are those in which any change works', () => {
+    const file = { type: 'create_file' as const, staged: `${STAGING}/x`, ino }
+    const changes: Change[] = [
+      { type: 'make_directory', path: 'a/b' },
+      { ...file, path: 'c/x.env' },
+      { ...file, path: 'd/e/x/.env' },
+      { type: 'move', from: 'f/x', to: SNAPSHOT, ino, times },
+    ]
+    assert.deepEqual(directoriesIn(changes).toSorted(), ['a/b', 'c', 'd/e', 'f'])
   })
 })
