@@ -49,7 +49,7 @@ export interface ConfinedHost {
   readonly address: string
   /** Runs a shell command in the project root as the service. Throws if the command fails. */
   plant(command: string, input?: string | Buffer): void
-  /** Puts the project root back to what it was before anything was planted. */
+  /** Puts the root and the folder outside back to what they were before anything was planted. */
   reset(): void
   /** Has an actor work on the host, and returns what it printed. */
   act(actor: Actor, deploymentId: string): Promise<string>
@@ -83,9 +83,9 @@ export async function openConfinedHost(): Promise<ConfinedHost> {
   for (const path of [join(safe, 'host-config.yaml'), join(workspace.path, 'host-config.yaml')])
     writeFileSync(path, BARE_CONFIG)
   const runner = { repository: copyBuild(stage), through: asUser(RUNNER), env: { PATH: standIns.path } }
-  const before = join(folder, 'before')
   await deployTwice(stage, runner)
-  run('cp', '-a', root, before)
+  const copies = [root, outside].map(path => ({ path, copy: `${path}-before` }))
+  for (const { path, copy } of copies) run('cp', '-a', path, copy)
   let known = { calls: 0, stamps: '' }
   const note = (): void => {
     contacts.length = 0
@@ -116,8 +116,10 @@ export async function openConfinedHost(): Promise<ConfinedHost> {
     address,
     plant: (command, input = '') => asService(root, command, input),
     reset() {
-      rmSync(root, { recursive: true })
-      run('cp', '-a', before, root)
+      for (const { path, copy } of copies) {
+        rmSync(path, { recursive: true })
+        run('cp', '-a', copy, path)
+      }
       note()
     },
     async act(actor, deploymentId) {
