@@ -19174,10 +19174,9 @@ const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}';
 const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`;
 /** Pattern of the path of a snapshot, relative to the project root, without anchors. */
 const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHOT_NAME_PATTERN}`;
-/** ISO 8601 in UTC, as this action writes it. */
-const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
-    error: 'must be a time such as 2026-01-02T03:04:05.678Z',
-}));
+const timeError = { error: 'must be a time such as 2026-01-02T03:04:05.678Z' };
+/** A time that exists, in ISO 8601 in UTC, as this action writes it. */
+const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, { ...timeError, abort: true }), refine(text => !Number.isNaN(Date.parse(text)), timeError));
 /** SHA-256 as this action writes it: lower case. */
 const digestSchema = schemas_string().check(_regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }));
 /** The marketplace slug of a plugin or service, or the id of a project. */
@@ -19315,14 +19314,14 @@ function handOver(row, to) {
 
 
 
-/** Far more than years of deployments write. */
-const MAX_STATE_BYTES = 256 * 1024 * 1024;
+/** Far more than years of deployments write, and far less than what exhausts the memory of a small host. */
+const MAX_STATE_BYTES = 64 * 1024 * 1024;
 /** The codes for a symlink, and for a socket. */
 const NOT_A_FILE = new Set(['ELOOP', 'ENXIO']);
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
  * Throws the system's error as `toHostError` returns it, or DeploymentError `host_not_writable` if the path is not a
- * regular file of at most 256 MiB. Both messages contain the path.
+ * regular file of at most 64 MiB. Both messages contain the path.
  */
 function readStateFileSync(path) {
     try {
@@ -19336,7 +19335,7 @@ function readStateFileSync(path) {
         if (!NOT_A_FILE.has(errnoOf(error) ?? ''))
             throw toHostError(error, `reading ${path}`);
     }
-    throw new DeploymentError('host_not_writable', `${path} must be a regular file of at most 256 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`);
+    throw new DeploymentError('host_not_writable', `${path} must be a regular file of at most 64 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`);
 }
 /** Describes on one line what is wrong with a state file, and where. */
 function describeDamage(error) {
@@ -19579,8 +19578,9 @@ const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
 /**
  * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
  * The root, its shelves, and every directory and symlink on the way to them must belong to one of these two users, and
- * nobody else may be able to write there. `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
- * names, owners and modes, and then, from `installed.json`, the directories of plugins.
+ * nobody else may be able to write there. A symlink by which a shelf leads out of the root must belong to root.
+ * `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads names, owners and modes, and then, from
+ * `installed.json`, the directories of plugins.
  *
  * Returns one sentence for each path that the operator accepts although others own it or can write to it.
  *
@@ -19671,8 +19671,26 @@ function findExposures(root, { us, directories }) {
             const isPublic = exposure.isPublic && !pathBelow(inside, exposure.path);
             found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() });
         }
+        for (const exposure of findOwnLinks(start, { us, inside }))
+            found.set(exposure.path, exposure);
     }
     return [...found.values()];
+}
+/**
+ * If a path below the root leads out of the root, returns the symlinks of this user that lead there. A service that
+ * runs as this user, but may write only below the root, could have made them. Root's symlinks pass. If this user is
+ * root, nothing distinguishes an operator's symlinks from those of such a service.
+ */
+function findOwnLinks(path, { us, inside }) {
+    const { way, end } = walkPath(path);
+    const last = end ?? way.at(-1);
+    if (us === 0 || last === undefined || `${last.path}/`.startsWith(inside))
+        return [];
+    const links = way.filter(({ path, stat }) => stat.isSymbolicLink() && stat.uid === us && path.startsWith(inside));
+    const who = `every service that runs as ${nameUser(us)}, and leads out of project-root`;
+    return links.map(({ path }) => {
+        return { path, who, fix: `chown -h root ${quote(path)}`, isPublic: false, isPlantable: false };
+    });
 }
 /**
  * The number of times that a folder is listed before it is refused. Another run may just have created a second name for
@@ -21647,11 +21665,25 @@ function remakeFoldersSync(root, path, setAside) {
 function hold(root, path, open) {
     const { base, inside } = splitPath(root, path);
     const absolute = (0,external_node_path_namespaceObject.join)(root, path);
+    // Only a shelf may be a symlink of the operator.
+    if (isOwnPath(path) && lstatIfPresentSync(base)?.isDirectory() === false)
+        return { path: absolute, ...LOST };
     if (inside.length > 2)
         return { path: absolute, ...holdInside(base, inside, open) };
     const folder = (0,external_node_path_namespaceObject.dirname)(absolute);
     const isLost = inside.length === 2 && lstatIfPresentSync(folder)?.isDirectory() !== true;
     return { path: absolute, ...(isLost ? LOST : { at: absolute, folder }) };
+}
+/** Holds one path of a change while `act` works with it. */
+function withHeld(root, path, act) {
+    const open = [];
+    try {
+        return act(hold(root, path, open));
+    }
+    finally {
+        for (const directory of open)
+            directory.close();
+    }
 }
 function holdInside(base, inside, open) {
     const [tree = '', ...deeper] = inside;
@@ -21703,7 +21735,6 @@ function splitPath(root, path) {
 
 
 
-
 /**
  * The changes that a deployment makes outside its staging folder, as data. The journal announces them, with everything
  * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
@@ -21722,6 +21753,17 @@ function isOfDeployment(change, deploymentId) {
 function placesIn(changes) {
     const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
     return [...new Set(paths)].filter(isPlacePath).map(placeAt);
+}
+/**
+ * Returns the directories, relative to the project root, in which changes create, move or remove something, each once.
+ */
+function directoriesIn(changes) {
+    const others = changes.flatMap(change => {
+        if (change.type === 'make_directory')
+            return [change.path];
+        return change.type === 'create_file' ? [(0,external_node_path_namespaceObject.dirname)(change.path.replace(/\/?\.env$/, ''))] : [];
+    });
+    return [...new Set([...placesIn(changes).map(({ directory }) => directory), ...others])];
 }
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
@@ -21871,16 +21913,16 @@ async function createFromStaged(root, { staged, path }) {
 }
 /** Removes the file at the path if it is the created file. Returns whether it was removed. */
 async function removeCreated(root, file) {
-    const [staged, path] = [(0,external_node_path_namespaceObject.join)(root, file.staged), (0,external_node_path_namespaceObject.join)(root, file.path)];
-    const wasMade = withShelf(path, shelf => {
-        if (!isOurs(root, file, shelf))
+    const path = (0,external_node_path_namespaceObject.join)(root, file.path);
+    const wasMade = withEntries(root, file, (staged, shelf) => {
+        if (!isOurs(file, staged, shelf))
             return false;
         const at = shelf.entry((0,external_node_path_namespaceObject.basename)(path));
-        if (pathExistsSync(staged))
+        if (statAt(staged.at) !== undefined)
             (0,external_node_fs_namespaceObject.unlinkSync)(at);
         // Return the file to staging, where it proves that a file created at the path later is not ours.
         else
-            (0,external_node_fs_namespaceObject.renameSync)(at, staged);
+            (0,external_node_fs_namespaceObject.renameSync)(at, staged.at);
         return true;
     });
     if (wasMade)
@@ -21889,27 +21931,42 @@ async function removeCreated(root, file) {
 }
 /** True if the file at the path is the created file. */
 function isCreated(root, file) {
-    return withShelf((0,external_node_path_namespaceObject.join)(root, file.path), shelf => isOurs(root, file, shelf));
+    return withEntries(root, file, (staged, shelf) => isOurs(file, staged, shelf));
 }
-/** Opens the path's folder. Follows a symlink to it, because an operator may have set up a shelf as a symlink. */
-function withShelf(path, act) {
-    return pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)) && withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), act);
+/** Holds the staged file, and opens the folder of the created one. Returns false if there is no such folder. */
+function withEntries(root, file, act) {
+    const shelf = openShelf((0,external_node_path_namespaceObject.join)(root, file.path));
+    try {
+        return shelf !== undefined && withHeld(root, file.staged, staged => act(staged, shelf));
+    }
+    finally {
+        shelf?.close();
+    }
 }
-function isOurs(root, file, shelf) {
-    const path = (0,external_node_path_namespaceObject.join)(root, file.staged);
-    const there = statEntry(shelf, (0,external_node_path_namespaceObject.basename)(file.path));
+/**
+ * Opens the folder of a settings file. Follows a symlink to a shelf, because an operator may have set it up, but not a
+ * symlink in the place of a part.
+ */
+function openShelf(path) {
+    const folder = (0,external_node_path_namespaceObject.dirname)(path);
+    const [shelf, ...part] = (0,external_node_path_namespaceObject.basename)(path) === '.env' ? [(0,external_node_path_namespaceObject.dirname)(folder), (0,external_node_path_namespaceObject.basename)(folder)] : [folder];
+    return pathExistsSync(shelf) ? tryOpen((0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(shelf), ...part)) : undefined;
+}
+function isOurs(file, { at, folder }, shelf) {
+    const there = statAt(shelf.entry((0,external_node_path_namespaceObject.basename)(file.path)));
     if (there === undefined)
         return false;
-    const staged = lstatIfPresentSync(path);
+    const staged = statAt(at);
     if (staged === undefined)
-        return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
-    return isSameFile(staged, there) || (isClaim(there) && !hasLinks(path));
+        return String(there.ino) === file.ino && folder !== '' && pathExistsSync(folder);
+    return isSameFile(staged, there) || (isClaim(there) && !hasLinks(at));
 }
 /** True if the file system has hard links. Only without them does this action claim a path with an empty file. */
 function hasLinks(path) {
+    const link = Buffer.concat([Buffer.from(path), Buffer.from('.link')]);
     try {
-        (0,external_node_fs_namespaceObject.linkSync)(path, `${path}.link`);
-        (0,external_node_fs_namespaceObject.unlinkSync)(`${path}.link`);
+        (0,external_node_fs_namespaceObject.linkSync)(path, link);
+        (0,external_node_fs_namespaceObject.unlinkSync)(link);
         return true;
     }
     catch (error) {
@@ -21922,9 +21979,9 @@ function isSameFile(a, b) {
 function isClaim(found) {
     return found.isFile() && found.size === 0 && found.uid === process.getuid?.() && (found.mode & 0o777) === 0o600;
 }
-function statEntry(folder, name) {
+function statAt(path) {
     try {
-        return (0,external_node_fs_namespaceObject.lstatSync)(folder.entry(name));
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
     }
     catch (error) {
         if (isAbsent(error))
@@ -21975,8 +22032,11 @@ function parseJournalText(bytes) {
 function findWholeRecords(tail) {
     const lines = tail.toString('latin1').split('\n').slice(0, -1);
     return lines.flatMap(line => {
+        const seq = Number(/^\{"seq":(\d{1,9}),/.exec(line)?.[1]);
+        // A hostile file may have millions of lines, and each error costs more than a look.
+        if (Number.isNaN(seq))
+            return [];
         const text = Buffer.from(line, 'latin1').toString('utf8');
-        const seq = Number(/^\{"seq":(\d{1,9}),/.exec(text)?.[1]);
         try {
             return [parseLine(seq, text)];
         }
@@ -22214,6 +22274,7 @@ function isAnnouncement(record) {
 
 
 
+
 /**
  * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
  * that follow it, because their changes were never made. Throws JournalDamage for any other content that this action
@@ -22263,7 +22324,9 @@ function readBytes(path) {
     try {
         return readFileNoFollow(path);
     }
-    catch {
+    catch (error) {
+        if (error instanceof JournalDamage)
+            throw error;
         return pathExistsSync(path) ? readFileNoFollow(path) : undefined;
     }
 }
@@ -22272,6 +22335,8 @@ function readFileNoFollow(path) {
     try {
         const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
         try {
+            if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size > MAX_STATE_BYTES)
+                throw new JournalDamage('it is larger than 64 MiB');
             return (0,external_node_fs_namespaceObject.readFileSync)(fd);
         }
         finally {
@@ -24174,6 +24239,10 @@ function isInDoubt({ root, journal }) {
 function changedPlaces(records) {
     return placesIn(records.flatMap(announcedIn));
 }
+/** Returns the directories, relative to the project root, in which a run has changed something, or was about to. */
+function changedDirectories(records) {
+    return directoriesIn(records.flatMap(announcedIn));
+}
 /** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */
 function countAttempts({ run }, records) {
     const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
@@ -24251,6 +24320,8 @@ function hasAnnounced(records) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/audit.js
+
+
 
 
 
@@ -24396,7 +24467,7 @@ function isSameSource(a, b) {
 /** Parses only the lines that contain `id`, which is a digest or a commit. */
 function wasAudited({ own }, id, isWanted) {
     return auditFilesSync(own).some(name => {
-        const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
+        const bytes = readSmallBytesSync((0,external_node_path_namespaceObject.join)(own, name), MAX_STATE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW) ?? Buffer.alloc(0);
         // Splitting a long log into lines takes much longer than searching it.
         if (!bytes.includes(id))
             return false;
@@ -24413,15 +24484,6 @@ function auditFilesSync(folder) {
         if (errnoOf(error) === 'ENOENT')
             return [];
         throw error;
-    }
-}
-function readRegularFileSync(path) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    try {
-        return (0,external_node_fs_namespaceObject.fstatSync)(fd).isFile() ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : Buffer.alloc(0);
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
 function isSuccess(line, isWanted) {
@@ -28338,7 +28400,10 @@ const external_node_string_decoder_namespaceObject = require("node:string_decode
 
 
 
+/** Also longer than any line: a path and a symlink's target have at most 4 KiB each, or six times as much if quoted. */
 const RECORD_WINDOW_BYTES = 64 * 1024;
+/** Enough for a tree of a million files. */
+const MAX_RECORD_BYTES = 256 * 1024 * 1024;
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
  * caller uses the items. The items are verified only once all of them have been read without an error.
@@ -28383,6 +28448,8 @@ function readWholeRecord(layout, { tree_record: name }) {
         const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
         if (!stat.isFile())
             throw new TreeRecordDamage('it is not a regular file');
+        if (stat.size > MAX_RECORD_BYTES)
+            throw new TreeRecordDamage('it is larger than 256 MiB');
         const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
         if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
             throw new TreeRecordDamage('its content does not match the digest in its name');
@@ -28428,6 +28495,8 @@ function* linesOf(fd, digest) {
             start = end + 1;
         }
         rest = text.slice(start);
+        if (rest.length > RECORD_WINDOW_BYTES)
+            throw new TreeRecordDamage('it has a line that this action does not write');
     }
     if (rest !== '')
         throw new TreeRecordDamage('its last line is truncated');
@@ -29596,1357 +29665,6 @@ function keysOfSchema(schema, path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/host-config.js
-
-
-
-
-
-
-
-/** The error for a host config that is refused: code `invalid_host_config`, with its problems. */
-class HostConfigError extends SourceError {
-    name = 'HostConfigError';
-    constructor(problems) {
-        const code = 'invalid_host_config';
-        super(code, 'The host config', problems.map(problem => ({ ...problem, code })));
-    }
-}
-/**
- * Parses the host config in `text` strictly as one YAML document; problems name `file`. Refuses unknown keys, names
- * that could be mistaken for options, and commands that are not an argument list. Throws HostConfigError
- * `invalid_host_config`.
- */
-function parseHostConfig(text, file) {
-    return runToEnd(parseHostConfigSlowly(text, file));
-}
-/** Like `parseHostConfig`, but pauses at each `yield`. */
-function* parseHostConfigSlowly(text, file) {
-    const source = yield* parseYamlSource(text, file);
-    if (source.value === undefined)
-        throw new HostConfigError(source.problems);
-    yield;
-    const parsed = hostConfigSchema.safeParse(source.value);
-    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
-    const problems = [...source.problems, ...complaints];
-    if (!parsed.success || problems.length > 0)
-        throw new HostConfigError(problems);
-    return buildHostConfig(parsed.data, file);
-}
-const hostConfigWords = {
-    document: 'the host config',
-    subjectOf: () => ({ prefix: '', covers: 0 }),
-    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
-};
-function buildHostConfig(written, file) {
-    const { project_unit: projectUnit, ...systemd } = written.systemd;
-    return {
-        file,
-        supervisor: written.supervisor,
-        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
-        docker: written.docker,
-        kubernetes: written.kubernetes,
-        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
-        provision: buildCommands(written.provision),
-        notify: buildCommands(written.notify),
-    };
-}
-function buildPlugin({ healthcheck, ...names }) {
-    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
-}
-function buildHealthcheck(written) {
-    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
-}
-function buildProbe(written) {
-    if (written.http !== undefined) {
-        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
-        return written.body === undefined ? http : { ...http, body: written.body };
-    }
-    if (written.tcp !== undefined)
-        return { type: 'tcp', address: written.tcp };
-    // The schema guarantees exactly one of the three probes.
-    return { type: 'command', command: written.command };
-}
-function buildCommands(written) {
-    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
-        name,
-        { command, env, timeoutSeconds },
-    ]));
-}
-const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
-const MAX_PROBE_SECONDS = 600;
-const MAX_PROVISION_SECONDS = 3600;
-const MAX_NOTIFY_SECONDS = 600;
-const DEFAULT_PROVISION_SECONDS = 300;
-const DEFAULT_NOTIFY_SECONDS = 30;
-const DEFAULT_HTTP_STATUS = 200;
-const MAX_BODY_MATCH_CHARS = 500;
-const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
-const textSchema = schemas_string()
-    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }));
-const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
-const PROGRAM_CHECKS = [
-    _minLength(1, { error: 'must name a program' }),
-    _regex(/^(?![~$])/, {
-        error: 'must be a program or its whole path: no shell reads it, so ~ and $ are not expanded',
-    }),
-];
-const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(...PROGRAM_CHECKS)], argumentSchema, {
-    error: 'must be a list: the program and its arguments',
-}));
-const environmentSchema = schemas_lazy(() => record(schemas_string()
-    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
-/**
- * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like options.
- */
-const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
-const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
-const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
-const namespaceSchema = schemas_lazy(() => schemas_string()
-    .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
-const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
-const urlError = { error: 'must be an http or https URL without a user or password' };
-const addressError = { error: 'must be written host:port, with a port from 1 to 65535' };
-const healthcheckSchema = schemas_lazy(() => strictObject({
-    http: exactOptional(schemas_string()
-        .check(_regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), refine(isHttpUrl, urlError))),
-    tcp: exactOptional(schemas_string().check(_regex(HOST_AND_PORT, { ...addressError, abort: true }), refine(hasPort, addressError))),
-    command: exactOptional(commandSchema),
-    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
-    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
-    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
-    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
-})
-    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
-    error: 'must have exactly one of http, tcp and command',
-}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'may have status and body only with http',
-})));
-/** The form of a host config; unknown keys are refused everywhere. */
-const hostConfigSchema = schemas_lazy(() => strictObject({
-    version: literal([1, '1']),
-    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
-    systemd: prefault(strictObject({
-        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
-        unit: schemas_default(unitSchema, '{id}.service'),
-        project_unit: exactOptional(unitSchema),
-    }), {}),
-    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
-    kubernetes: prefault(strictObject({
-        namespace: schemas_default(namespaceSchema, 'default'),
-        deployment: schemas_default(deploymentSchema, '{id}'),
-        kubeconfig: exactOptional(textSchema),
-        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
-    }), {}),
-    plugins: schemas_default(record(idSchema, strictObject({
-        unit: exactOptional(unitSchema),
-        container: exactOptional(containerSchema),
-        deployment: exactOptional(deploymentSchema),
-        healthcheck: exactOptional(healthcheckSchema),
-    })), {}),
-    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
-    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
-}));
-/** The HTTP status of a healthy answer. */
-function expectedStatus(healthcheck) {
-    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
-}
-function hostCommandsSchema(name, timeout) {
-    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
-    return schemas_default(record(name, entry), {});
-}
-function nameTemplateSchema(maxChars, form) {
-    const error = 'must be a name that the supervisor accepts, in which "{id}" stands for the id';
-    return schemas_string().check(_maxLength(maxChars, { error, abort: true }), _regex(form, { error }));
-}
-function isHttpUrl(text) {
-    const url = URL.canParse(text) ? new URL(text) : undefined;
-    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-}
-function hasPort(text) {
-    const port = Number(HOST_AND_PORT.exec(text)?.[1]);
-    return port >= 1 && port <= 65_535;
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/host.js
-
-/** Returns the host config of this run, or, if the run has none or an unusable one, why services are unknown. */
-function readHostConfig({ hostConfig }) {
-    if (hostConfig === undefined)
-        return 'there is no host config';
-    try {
-        return parseHostConfig(hostConfig.text, hostConfig.path);
-    }
-    catch {
-        return `the host config ${hostConfig.path} cannot be used`;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/services.js
-
-
-
-
-
-
-
-
-
-/** Finds the services that a dead run acted on in the host config of this run. */
-function findServices(host, run) {
-    const config = readHostConfig(host);
-    const rows = tryToReadInstalled(host.layout);
-    const services = [];
-    const unreachable = new Map();
-    for (const entry of run.records) {
-        if (entry.record !== 'service')
-            continue;
-        const { part, was_running } = entry;
-        const why = typeof config === 'string' ? config : whyNot(run, rows, entry);
-        const service = typeof config === 'string' ? undefined : findNamed(config, part);
-        if (why === undefined && service !== undefined)
-            services.push({ service, part, was_running, replicas: null });
-        else if (!unreachable.has(part))
-            unreachable.set(part, { part, was_running, why: why ?? 'the host config has no such service' });
-    }
-    return { services, unreachable: [...unreachable.values()] };
-}
-/**
- * Returns why a recovery must not act on a service: no row has the service's part, and the run moved no tree into the
- * part's place. A first install has no row, but may replace a tree that somebody else installed and whose service runs.
- */
-function whyNot(run, rows, { part }) {
-    if (rows.some(row => isRunBy(row, part, run.record.facts)))
-        return undefined;
-    const places = changedPlaces(run.records);
-    if (part === null ? places.length > 0 : places.some(({ id }) => id === part))
-        return undefined;
-    return part === null ? 'no part of the project is installed' : `${part} is not installed`;
-}
-/**
- * Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before.
- */
-async function checksAfter(host, run, { services, unreachable }) {
-    const config = readHostConfig(host);
-    if (typeof config === 'string')
-        return [];
-    const places = changedPlaces(run.records);
-    const checks = [];
-    for (const row of tryToReadInstalled(host.layout)) {
-        const runs = ({ part }) => isRunBy(row, part, run.record.facts);
-        const own = services.filter(runs);
-        const isChanged = places.some(place => isSamePlace(place, placeOf(row)));
-        if (unreachable.some(runs) || own.some(change => !change.was_running) || (own.length === 0 && !isChanged))
-            continue;
-        const found = own.length > 0 ? own : [await findServiceOf(config, row.id, { signal: host.grace.restoring })];
-        for (const named of found)
-            checks.push(checkOfRestored(config, row, named?.service ?? null));
-    }
-    return uniqueChecks(checks);
-}
-/** Returns the rows of the parts whose service an earlier rollback or recovery left pending. */
-function findPending(layout) {
-    return tryToReadInstalled(layout).filter(row => row.service_pending === true);
-}
-/**
- * Restarts and checks services that are pending, as far as the host config of this run names services for these parts.
- * A service that was restarted and checked is no longer pending, whatever the check has found. Never throws: logs a
- * warning for anything that later runs have to repeat, and stops after a cancel.
- */
-async function restorePending(host, pending) {
-    try {
-        await restoreAll(host, pending);
-    }
-    catch (error) {
-        if (host.grace.cancelled.aborted)
-            return;
-        const { message } = toHostError(error, 'restarting and checking services');
-        host.log.warning(`Services that an earlier run left are still pending; later runs try again: ${message}`);
-    }
-}
-async function restoreAll(host, pending) {
-    const { layout, log, grace, recovery } = host;
-    const config = readHostConfig(host);
-    if (typeof config === 'string' || pending.length === 0)
-        return;
-    const groups = await groupByService(host, config, pending);
-    if (groups.length === 0)
-        return;
-    log.group('Restarting services that an earlier run left', 'at once');
-    const starts = (await recovery?.onFilesRestored?.(true, groups.map(({ change }) => change))) ?? 'now';
-    for (const { change, rows } of groups) {
-        const { problems } = await restoreServices([change], { log, signal: grace.restoring, starts });
-        for (const problem of problems)
-            log.warning(problem);
-        if (problems.length > 0 || starts === 'queued')
-            continue;
-        const checks = change.was_running ? rows.map(row => checkOfRestored(config, row, change.service)) : [];
-        const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled });
-        for (const finding of findings)
-            log.warning(finding);
-        const done = new Set(rows.map(nameOf));
-        await recordPending(layout, row => {
-            const left = pendingIn(row);
-            if (!done.has(nameOf(row)))
-                return left;
-            return left === true ? [] : left.filter(({ part }) => part !== change.part);
-        });
-    }
-}
-async function groupByService({ grace }, config, pending) {
-    const groups = new Map();
-    for (const row of pending) {
-        const pending = pendingIn(row);
-        const guessed = pending === true ? await findServiceOf(config, row.id, { signal: grace.restoring }) : undefined;
-        const named = pending === true ? guessed && [{ ...guessed, was_running: true }] : pending.flatMap(inConfig(config, row));
-        for (const service of named ?? []) {
-            const key = keyOfService(service.service);
-            const group = groups.get(key) ?? { change: { ...service, replicas: null }, rows: [] };
-            group.rows.push(row);
-            groups.set(key, group);
-        }
-    }
-    return [...groups.values()];
-}
-/** A row's own service, or the project-wide unit; whatever else a row names, no run of this action has written it. */
-function inConfig(config, { id }) {
-    return ({ part, was_running }) => {
-        const service = part === null || part === id ? findNamed(config, part) : undefined;
-        return service === undefined ? [] : [{ service, part, was_running }];
-    };
-}
-/** Returns no rows if the record cannot be read: whatever needs the record reports that. */
-function tryToReadInstalled(layout) {
-    try {
-        return readInstalled(layout);
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/recover.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
- * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
- * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
- * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if
- * another user could write to a directory in which the run worked. Also throws file system errors, as they are or as a
- * DeployError, and the signal's reason if a cancel leaves services to restore.
- */
-async function recoverDeadRun(host) {
-    const { layout, log } = host;
-    await removeStrayTemporaries(layout, log);
-    const wasPending = new Set(findPending(layout).map(nameOf));
-    const run = openDeadRun(host);
-    let recovered;
-    try {
-        if (run === undefined) {
-            await retryDiscarded(layout, log);
-            await cleanStaging(layout, log);
-        }
-        else {
-            await beginRecovery(host, run);
-            const commit = findCommit(run.records);
-            const ended = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
-            recovered = await closeRecovered(host, run, ended);
-        }
-    }
-    finally {
-        run?.journal.close();
-    }
-    const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)));
-    await restorePending(host, pending);
-    return recovered;
-}
-/**
- * Opens the run whose journal is at the layout's `journal`. Returns undefined if there is no journal or an empty one.
- */
-function openDeadRun(host) {
-    const { layout, log } = host;
-    const records = readRecords(layout);
-    const [begin] = records;
-    if (begin?.record !== 'begin')
-        return undefined;
-    // The run may have been the first to install anything in one of these directories.
-    const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
-    for (const directory of directories)
-        requireSafeDirectory(host, directory);
-    log.group('Recovering an interrupted deployment', 'at once');
-    const record = recordFromJournal(begin.facts, records);
-    const { drift: _, ...words } = record.facts;
-    host.secrets.know(words);
-    return { begin, records, record, journal: openJournal(layout.journal, host.secrets.redact) };
-}
-/** Refuses a run that cannot be recovered. If the run has to be rolled back, records this attempt. */
-async function beginRecovery(host, { records, journal }) {
-    verifyRecoverable(host, records);
-    if (needsRollback(records))
-        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
-}
-/** Records and reports how a dead run ended. Removes what it left if no later recovery needs it. */
-async function closeRecovered(host, run, ended) {
-    const { begin, records, journal, record } = run;
-    const { end, isUnfinished, unwritten } = ended;
-    const known = findEnd(records);
-    const wasReported = countAttempts(host, records) > 0 && end === known;
-    if (wasReported && end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (end !== known)
-        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
-    await enterTerminal(host, record, end);
-    const closed = await closeDeployment(host, {
-        record,
-        end,
-        address: begin.report_address,
-        accepted: known && isReportedAlike(end, known) ? findAcceptedAttempts(records) : undefined,
-        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
-    });
-    if (closed.unwritten !== undefined)
-        host.log.warning(closed.unwritten);
-    if (end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (isUnfinished)
-        host.grace.cancelled.throwIfAborted();
-    if (unwritten !== undefined)
-        throw unwritten;
-    await retryDiscarded(host.layout, host.log);
-    await endJournal(host, begin.facts.deployment_id, ended);
-    logRecovered(host, closed.report, known);
-    return closed;
-}
-/**
- * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
- * logs only the cleanup, or that the restored version is not healthy.
- */
-function logRecovered({ log, recovery }, report, known) {
-    const isNews = known === undefined || known.rollback?.restored === false;
-    const unhealthy = restoredUnhealthy(report);
-    if (unhealthy !== undefined)
-        log.error(unhealthy);
-    else if (isNews && report.outcome === 'inconsistent')
-        log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '));
-    else if (isNews)
-        log.notice(describeRecovered(report));
-    else
-        log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`);
-    const isSaid = unhealthy !== undefined || (isNews && report.outcome === 'inconsistent');
-    if (!isSaid)
-        for (const problem of rollbackProblems(report))
-            log.warning(problem);
-    if (isNews)
-        recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
-}
-/**
- * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
- * space. If the flow had failed because it could not roll back, ends the flow again.
- */
-async function enterTerminal({ flows }, record, end) {
-    const flow = flows[flowOf(record.facts)];
-    const running = interruptedState({ flows }, record);
-    const terminal = terminalState(end);
-    if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal)
-        return;
-    for (const state of statesBetween(flow, running, terminal))
-        await record.enter({ state, at: end.completed_at });
-}
-function terminalState({ outcome }) {
-    if (outcome === 'success')
-        return 'succeeded';
-    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
-}
-/** The second half of the sentence about an interrupted run. */
-const ROLLED_BACK = {
-    failed: 'before it had changed anything',
-    rolled_back: 'and rolled back afterwards',
-    inconsistent: 'and could not be rolled back',
-};
-const DAMAGED = 'and rolled back afterwards, but not all files are as before';
-/**
- * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored.
- */
-async function endRolledBack(host, run) {
-    const known = findEnd(run.records);
-    const restored = known?.rollback?.restored === false ? undefined : known;
-    const request = failedRunOf(host, run);
-    const isComplete = restored !== undefined && !wasUnfinished(run.records);
-    if (isComplete)
-        return { end: restored, hasLost: request.lost.length > 0 };
-    // Services may be using the restored files by now, so these files are not compared again.
-    const rolledBack = await rollBack(restored === undefined ? request : { ...request, places: [] });
-    const end = restored === undefined ? buildRecovered(host, run, rolledBack) : continueEnd(run, restored, rolledBack);
-    const { unwritten, unchecked } = rolledBack;
-    const isUnfinished = rolledBack.isUnfinished === true || unchecked !== undefined;
-    return { end, isUnfinished, unwritten, hasLost: request.lost.length > 0 };
-}
-/** Builds the end of a run that a recovery has rolled back. An earlier end with the same rollback stands. */
-function buildRecovered(host, { records, record }, rolledBack) {
-    const { outcome, rollback } = rolledBack;
-    const known = findEnd(records);
-    if (known !== undefined && rollback?.restored === false)
-        return (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback };
-    const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
-    const message = `The run was interrupted in state ${interruptedState(host, record)} ${fate}.`;
-    // The message of an earlier recovery says that the run could not be rolled back.
-    const cause = known?.error?.code === 'interrupted' ? null : known?.error;
-    return buildEnd(new Date(), {
-        outcome,
-        rollback,
-        changed: rollback?.restored === false,
-        error: cause ?? { code: 'interrupted', message, step: null },
-    });
-}
-/** Adds the services that this recovery has restored to the end after which all files were restored. */
-function continueEnd({ records }, known, { rollback }) {
-    if (rollback === null || known.rollback === null)
-        return known;
-    const places = changedPlaces(records);
-    const damage = known.rollback.problems.filter(problem => isOfFile(problem, places));
-    const { healthy, problems } = rollback;
-    // Both lists name the lost kept paths.
-    return { ...known, rollback: { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] } };
-}
-function failedRunOf(host, run) {
-    const { layout, log, grace, recovery } = host;
-    const { begin, records, journal, record } = run;
-    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
-    const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
-    const found = findServices(host, run);
-    const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
-    return {
-        layout,
-        log,
-        grace,
-        places: changedPlaces(records),
-        keepPaths: begin.keep_paths,
-        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
-        byContent: true,
-        of: record.facts,
-        ...found,
-        healthchecks: async () => await checksAfter(host, run, found),
-        // A bound function adds no frame to the stack of the undo.
-        undo: undoChanges.bind(undefined, changeLog, pendingChanges(records)),
-        wasUndone,
-        lost,
-        onFilesRestored: recovery?.onFilesRestored,
-    };
-}
-/** Ends a run that died after its commit: the new version stays. */
-async function endCommitted(host, { records }, commit) {
-    await finishCommitted(host, commit);
-    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
-    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
-}
-/**
- * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
- * staged files aside instead.
- */
-async function endJournal({ layout, log }, id, { hasLost = false }) {
-    if (!hasLost)
-        discardStaging(layout, id);
-    await removeJournal(layout.journal);
-    await cleanStaging(layout, log);
-}
-/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
-async function emptyStaging({ layout, log }, deploymentId) {
-    discardStaging(layout, deploymentId);
-    await cleanStaging(layout, log);
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/recover-host.js
-
-
-
-
-
-
-
-
-
-
-
-/** A longer wait is not needed: a live holder has already recovered the host. */
-const POST_LOCK_TIMEOUT_MS = 5000;
-/**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. That may be the journal of an
- * earlier run, whose recovery the main step could not complete. After a main step that was killed, returns how that
- * step ended if its report is found, even if another run recovered it. Otherwise, returns what was recovered, if
- * anything. After a main step that ended by itself, only warns about a failure if the host has exactly one version.
- */
-async function recoverMainStep(host, main) {
-    const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS);
-    return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs);
-}
-async function recoverKilledStep(host, timeoutMs) {
-    try {
-        const recovered = await recoverHost(host, timeoutMs);
-        return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered);
-    }
-    catch (error) {
-        const { code, message } = toDeployError(error);
-        if (code !== 'locked' || !readJournalState(host).startsWith('of another'))
-            throw error;
-        const ended = endedByAnother(host);
-        if (ended !== undefined)
-            return ended;
-        host.log.info(`The deployment ${host.run.id} has left nothing to recover, and no report. ${message}`);
-        return undefined;
-    }
-}
-async function completeStep(host, timeoutMs) {
-    const { layout, log } = host;
-    if (!pathExistsSync(layout.journal))
-        return undefined;
-    requireSafeHost(host);
-    const state = readJournalState(host);
-    // The main step has already tried to recover such a host, and said why it could not.
-    if (state === 'damaged' || state === 'of another, not restored')
-        return undefined;
-    try {
-        const recovered = await recoverHost(host, state === 'own' ? timeoutMs : 0);
-        // The main step has already shown its success.
-        return recovered?.report.outcome === 'success' ? undefined : recovered;
-    }
-    catch (error) {
-        if (state !== 'own' && toDeployError(error).code === 'locked')
-            return undefined;
-        if (isInDoubt(layout))
-            throw error;
-        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
-        return undefined;
-    }
-}
-function endedByAnother({ layout, log, run }) {
-    const found = findEndedReport(layout, run.id);
-    if (found === undefined)
-        return undefined;
-    log.notice(`Nothing of this deployment is left to recover: ${describeEnd(found.report)}.`);
-    return { report: found.report, reportPath: found.path, plannedSteps: [] };
-}
-/** Whose journal is on the host. `not restored`: a recovery has failed. A missing journal counts as another run's. */
-function readJournalState({ layout, run }) {
-    try {
-        const records = readJournal(layout.journal) ?? [];
-        const [begin] = records;
-        if (begin?.record === 'begin' && begin.facts.deployment_id === run.id)
-            return 'own';
-        return findEnd(records)?.rollback?.restored === false ? 'of another, not restored' : 'of another';
-    }
-    catch {
-        return 'damaged';
-    }
-}
-/** True if this run has a host config, and an earlier run has left a service to restart and check. */
-function isAnyPending({ layout, hostConfig }) {
-    return hostConfig !== undefined && findPending(layout).length > 0;
-}
-/**
- * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined
- * if there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
- */
-async function recoverHost(host, lockTimeoutMs) {
-    requireSafeHost(host);
-    if (!pathExistsSync(host.layout.journal) && !isAnyPending(host))
-        return undefined;
-    requireOwnKinds(host.layout);
-    const lock = await holdLock(host, lockTimeoutMs);
-    try {
-        return await recoverDeadRun(host);
-    }
-    finally {
-        lock.release();
-    }
-}
-/**
- * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery.
- */
-async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
-    const say = (line) => log.info(line);
-    const request = { path: layout.lock, timeoutMs, runUrl: run.url, log: say, onLeft: say, ...more };
-    const acquire = async () => await acquireLock(request);
-    try {
-        return await acquire();
-    }
-    catch (error) {
-        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
-        if (!isWorthIt || !spendReserve(layout))
-            throw error;
-        return await acquire();
-    }
-}
-/**
- * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
- * prepares it for the report of the refused run, as far as that is possible. Returns `end`. Its outcome becomes
- * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. Does
- * not wait for the lock: a live holder recovers the host itself. Returns the UntouchableHostError if the host must not
- * be touched.
- */
-async function recoverBeforeRefusal(host, end) {
-    try {
-        await prepareForReport(host);
-        await recoverHost(host, 0);
-        return end;
-    }
-    catch (error) {
-        if (error instanceof UntouchableHostError)
-            return error;
-        const { code, message } = toDeployError(error);
-        if (code === 'locked' || !isInDoubt(host.layout) || end.error === null)
-            return end;
-        const known = end.error.message;
-        const both = known === message ? known : `${known} Also: ${message}`;
-        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
-    }
-}
-/** Only refuses an unsafe host. Any other failure explains itself when the report cannot be written. */
-async function prepareForReport(host) {
-    if (!pathExistsSync(host.layout.root) || pathExistsSync(host.layout.own))
-        return;
-    try {
-        await prepareHost(host, host.log);
-    }
-    catch (error) {
-        if (error instanceof UntouchableHostError)
-            throw error;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/run/deployment.js
-
-
-
-
-
-
-
-
-
-
-
-
-function startDeployment(request, tools, { transitions, facts, sender, recordedKeepPaths }) {
-    const machine = createStateMachine(transitions, 'pending', tools.now);
-    const host = hostContextOf(tools, { ...request, sender });
-    tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
-    const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
-    let running = null;
-    let { keepPaths } = request;
-    const interrupted = () => reportKilled({ record, machine, found: running }, tools.now());
-    return {
-        request,
-        tools,
-        layout: host.layout,
-        record,
-        host,
-        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
-        get keepPaths() {
-            return keepPaths;
-        },
-        get state() {
-            return machine.current;
-        },
-        async enter(state) {
-            // A state may compute for a long time without hearing signals, so a cancel is heard here, before the next state.
-            await hearSignals();
-            const change = machine.enter(state);
-            logState(tools.log, state, transitions[state]);
-            await record.enter(change);
-            tools.observer.onProgress(interrupted());
-        },
-        noteRunning() {
-            running = readRunningVersion(host.layout, record.facts);
-            keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths);
-            return interrupted();
-        },
-    };
-}
-/**
- * A final state does no work, and the run's last sentence says how the run ended. A state that can be rolled back
- * changes the host, so its group is logged at once.
- */
-function logState(log, state, next) {
-    if (next.length === 0)
-        log.end();
-    else
-        log.group(state, next.includes('rolled_back') ? 'at once' : undefined);
-}
-/** Builds the report to use if the run is killed now. */
-function reportKilled({ record, machine, found }, at) {
-    const running_version = runningIn(machine, { before: found, after: record.facts.version });
-    const end = buildEnd(at, { outcome: 'interrupted' });
-    return buildLocalReport(record, end, { reported: notSent(null), running_version });
-}
-/**
- * Returns the running version to report if the run is killed now. Returns null if a kill now may leave the host with
- * neither version intact until the host is recovered.
- */
-function runningIn({ current, history }, version) {
-    if (current === 'succeeded')
-        return version.after;
-    const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
-    return isSwitching ? null : version.before;
-}
-/** Builds the host of a project root, with the tools of this run. */
-function hostContextOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }) {
-    return {
-        layout: layoutOf(projectRoot),
-        sharedRoot: { isAllowed: allowSharedRoot },
-        log,
-        secrets,
-        sender,
-        grace,
-        keepReports,
-        hostConfig,
-        run: { id: deploymentId, url: runner.workflow.url },
-        flows,
-        recovery: { onRecovered: observer?.onRecovered },
-    };
-}
-/** Only a run that has begun to install can be rolled back. */
-const PLAN_TRANSITIONS = {
-    loading_plan: ['resolving_sequence', 'failed'],
-    resolving_sequence: ['installing', 'failed'],
-    installing: ['healthchecking', 'failed', 'rolled_back'],
-    healthchecking: ['succeeded', 'failed', 'rolled_back'],
-    succeeded: [],
-    failed: [],
-    rolled_back: [],
-};
-const PROGRESS_EVERY_MS = 2000;
-/**
- * Returns a function that logs the progress of a download, at most once every 2 s. The first call to that function
- * throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many bytes.
- */
-function watchDownload({ log, now, runner, }) {
-    let loggedAt = now().getTime();
-    let isChecked = false;
-    return (received, total) => {
-        if (!isChecked && total !== undefined)
-            refuseWithoutSpace(runner.temporaryFolder, total);
-        isChecked = true;
-        if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
-            return;
-        loggedAt = now().getTime();
-        log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown total' : bytesInWords(total)}`);
-    };
-}
-function refuseWithoutSpace(folder, bytes) {
-    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
-    const free = bavail * bsize;
-    if (free >= bytes)
-        return;
-    const shortage = byteShortage(free, bytes);
-    throw new DeploymentError('disk_full', `The artifact needs ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free. Nothing was changed: free some space there and run again.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/result.js
-
-/** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
-const MAX_LISTED = 200;
-/** The changes that a real run would make, as a dry run found them. */
-class DryRunResult {
-    /** The first 200 changes. */
-    changes = [];
-    /** The counts of all changes, by kind. */
-    counts = { added: 0, changed: 0, removed: 0 };
-    /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
-    hasMore = false;
-    /** The parts that would be removed, one sentence each. */
-    removals = [];
-    /** Adds a change. Calls `sizes` only if the change is listed. */
-    add(how, path, sizes) {
-        this.counts[how]++;
-        if (this.changes.length < MAX_LISTED)
-            this.changes.push({ how, path, ...sizes() });
-    }
-    get count() {
-        const { added, changed, removed } = this.counts;
-        return added + changed + removed;
-    }
-    /** Formats a number of changes: `3 files`, or `at least 3 files` if there may be more. */
-    countInWords(count, noun) {
-        return `${this.hasMore ? 'at least ' : ''}${countInWords(count, noun)}`;
-    }
-    /** Summarizes the changes: `remove 1 part and change 3 files`. */
-    inWords() {
-        const removed = this.removals.length;
-        const parts = removed === 0 ? [] : [`remove ${countInWords(removed, 'part')}`];
-        if (this.count === 0)
-            return listAll(parts) || 'change no file';
-        return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`]);
-    }
-    /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
-    inDetail() {
-        const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
-        const listed = kinds.map(([how, count]) => {
-            const number = how === 'removed' ? this.countInWords(count) : countInWords(count);
-            return `${number} ${how}`;
-        });
-        return `${this.inWords()}${listed.length === 0 ? '' : `: ${listed.join(', ')}`}`;
-    }
-}
-/** Returns a size in words, or `symlink` for an undefined size. */
-function sizeInWords(size) {
-    return size === undefined ? 'symlink' : bytesInWords(Number(size));
-}
-/** Returns the sizes of a change: `1.1 \u2192 1.3 kB` if the unit stays the same. */
-function sizesInWords({ before, after }) {
-    if (before === undefined || after === undefined)
-        return before ?? after ?? '';
-    if (before === after)
-        return before;
-    const [, unit] = before.split(' ');
-    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} \u2192 ${after}` : `${before} \u2192 ${after}`;
-}
-
-;// CONCATENATED MODULE: ./build/install/files/extracted-tree.js
-/**
- * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
- * function is first called, because most plans name no file.
- */
-function pathTest(files) {
-    let paths;
-    return path => {
-        paths ??= pathsOf(files);
-        return paths.has(path);
-    };
-}
-/** Returns the paths of all files. */
-function pathsOf(files) {
-    return new Set(files.map(({ path }) => path));
-}
-/**
- * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
- * lead out of it.
- */
-function treeBelow({ files, symlinks, directories }, folder) {
-    const isBelow = (path) => path.startsWith(`${folder}/`);
-    const below = (path) => path.slice(folder.length + 1);
-    return {
-        files: files.filter(({ path }) => isBelow(path)).map(file => ({ ...file, path: below(file.path) })),
-        symlinks: symlinks
-            .filter(({ path }) => isBelow(path))
-            .map(({ path, target, file, reach }) => {
-            return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
-        }),
-        directories: directories.filter(isBelow).map(below),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/plugin-sig.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
-const DEFAULT_ENTRY_POINT = 'src/main.py';
-const LEFT_OUT_PARTS = new Set([
-    '__pycache__',
-    '.git',
-    '.mypy_cache',
-    '.pytest_cache',
-    'plugin.sig',
-    'plugin.yaml',
-    'plugin.json',
-    // Literal names, not patterns: the host framework compares them as text, so x.md and y.json are signed.
-    '*.md',
-    '*.json',
-]);
-const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
-/** True if the host framework expects a `plugin.sig` in this plugin. */
-function needsPluginSig(plugin) {
-    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
-}
-/**
- * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"), with an HMAC-SHA256 under the host's
- * secret. The HMAC covers `plugin.yaml`, then each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
- *
- * Throws file system errors, and ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
- */
-async function buildPluginSig({ id, staged, pluginYaml }, secret) {
-    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await external_node_fs_namespaceObject.promises.readFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
-    for (const path of await signedFiles(staged, pluginYaml))
-        await addFile(hmac, staged, path);
-    const signature = {
-        plugin: pluginYaml.name ?? id,
-        version: pluginYaml.version ?? '0.0.0',
-        digest: hmac.digest('hex'),
-        algo: 'HMAC-SHA256',
-    };
-    return escapeNonAscii(JSON.stringify(signature, null, 2));
-}
-/**
- * True if a plugin's signature may cover a path or a file below that path. Throws ArtifactError `not_a_plugin` as
- * `buildPluginSig` does.
- */
-function isCovered(path, plugin) {
-    const directory = entryDirectory(plugin);
-    const isInside = directory === '.' || `${path}/`.startsWith(`${directory}/`);
-    return (isInside || directory.startsWith(`${path}/`)) && isSigned(path);
-}
-function entryDirectory(plugin) {
-    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
-    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
-    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, but found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`);
-    }
-    return external_node_path_namespaceObject.posix.dirname(normal);
-}
-/**
- * Returns, in order, the paths of the regular files that the signature of the plugin in `root` covers. All of them are
- * below the entry point's directory.
- */
-async function signedFiles(root, plugin) {
-    const directory = entryDirectory(plugin);
-    const base = directory === '.' ? '' : directory;
-    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
-    return entries
-        .filter(entry => entry.type === 'file')
-        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
-        .filter(isSigned)
-        .sort(comparePaths);
-}
-function isSigned(path) {
-    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
-}
-async function addFile(hmac, root, path) {
-    hmac.update(`${path}\0`, 'utf8');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
-        hmac.update(chunk);
-    hmac.update('\0');
-}
-function escapeNonAscii(json) {
-    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
-}
-/**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped. Returns the tree
- * with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers, because
- * their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the
- * plugin.
- */
-async function signForHost(plugin, secret) {
-    const { staged, tree, pluginYaml } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return tree;
-    if (secret === undefined) {
-        warnOfUnsigned(plugin);
-        return tree;
-    }
-    warnOfKept(plugin);
-    const text = await buildPluginSig(plugin, secret);
-    const isShipped = isBelow(withListed(staged, ['plugin.sig']));
-    const isOther = ({ path }) => !isShipped(path);
-    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
-    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
-    return {
-        files: inTreeOrder([...tree.files.filter(isOther), signature]),
-        symlinks: tree.symlinks.filter(isOther),
-    };
-}
-/**
- * True if `signForHost` would leave the `plugin.sig` of an installed plugin, or the lack of one, unchanged. In that
- * case, logs the same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would
- * change the file.
- */
-async function isSignedForHost(plugin, secret) {
-    const { installed, pluginYaml, find } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return true;
-    const sha256 = find('plugin.sig')?.sha256;
-    if (secret === undefined) {
-        if (sha256 === undefined)
-            warnOfUnsigned(plugin);
-        return sha256 === undefined;
-    }
-    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
-    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    if (isAlike)
-        warnOfKept({ ...plugin, staged: installed });
-    return isAlike;
-}
-function warnOfUnsigned({ id, pluginYaml, log }) {
-    log.warning(`The plugin ${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load the plugin. Set plugin-secret-key to that framework's secret.`);
-}
-/** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
-function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }) {
-    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
-    const kept = withListed(staged, keepPaths)
-        .filter(path => isCovered(path, pluginYaml))
-        .filter(isPresent);
-    if (kept.length === 0)
-        return;
-    log.warning(`The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
-}
-/**
- * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
- * if it is not a regular file, and `invalid_manifest` if it is too large. Throws the system's error as DeploymentError.
- */
-function readPluginYaml(staged) {
-    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
-    try {
-        const found = (0,external_node_fs_namespaceObject.statSync)(path);
-        if (!found.isFile())
-            throw plugin_sig_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > PLUGIN_YAML_LIMITS.bytes)
-            throw tooLarge(found.size);
-        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            throw plugin_sig_notAPlugin('no plugin.yaml file at its root');
-        throw toHostError(error, `reading ${path}`);
-    }
-}
-function tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
-}
-function plugin_sig_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. If it is a service, set kind: service (in a project's source, marketplace_kind: service); otherwise, the publisher must correct plugin.yaml.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/drift.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const MAX_NAME_CHARS = 150;
-/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
-const MAX_REPORTED_PATHS = 500;
-const MAX_REPORTED_BYTES = 64 * 1024;
-/**
- * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
- * parts are added when these parts are replaced, because other processes may change the files until then.
- */
-async function recordDriftOfKept(deployment, parts) {
-    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
-}
-/**
- * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
- * the earlier entries of these parts. Throws the reason for a cancellation.
- */
-async function recordDrift(deployment, places) {
-    const { record } = deployment;
-    const { drift: known = [] } = record.facts;
-    const found = [];
-    for (const place of places)
-        found.push(driftEntryOf(deployment, place, await deployment.drift.of(place)) ?? []);
-    const names = new Set(places.map(placeName));
-    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
-    if (drift.length + known.length > 0)
-        await record.update({ drift: bounded(drift) });
-}
-/** Warns, in one line, of the differences that the report lists. */
-function warnOfDrift({ record, tools }) {
-    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
-    if (differing.length > 0)
-        tools.log.warning(describeDrift(differing));
-}
-function driftEntryOf({ layout }, place, difference) {
-    const installed = findInstalled(readInstalled(layout), place);
-    const named = { shelf: place.shelf, id: place.id, ...directoryIn(place), version: installed?.version ?? null };
-    if (difference === undefined)
-        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
-    if (!isModified(difference))
-        return undefined;
-    const { instead } = difference;
-    const none = { added: [], removed: [], changed: [] };
-    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
-}
-/** Adds to the report which snapshots contain the modified trees that were replaced. */
-async function noteModifiedSnapshots({ deployment, results }) {
-    const { record } = deployment;
-    const drift = record.facts.drift?.map(entry => {
-        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
-        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
-        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
-    });
-    if (drift?.some(({ snapshot }) => snapshot !== undefined))
-        await record.update({ drift });
-}
-function bounded(entries) {
-    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
-    return entries.map(({ omitted: before = 0, ...entry }) => {
-        let omitted = before;
-        const take = (paths) => {
-            const taken = paths.filter(path => {
-                if (room <= 0)
-                    return false;
-                const size = Buffer.byteLength(JSON.stringify(path));
-                if (size > bytes)
-                    return false;
-                room -= 1;
-                bytes -= size;
-                return true;
-            });
-            omitted += paths.length - taken.length;
-            return taken;
-        };
-        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
-        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
-    });
-}
-/** Returns the sentence about these differences for the log. */
-function describeDrift(entries) {
-    const { names, more } = listDrift(entries);
-    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host differ from what was installed: ${listed}${more}.`;
-}
-const PLUGIN_YAML = 'plugin.yaml';
-const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
-/**
- * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
- * files. The tree must have come from the same bytes, with the same keep-paths and `plugin.sig`, and no file may be
- * missing or changed. Returns undefined otherwise, or if only an extraction could show whether the trees are the same.
- */
-async function findIntactTree(deployment, { previous: { installed }, ...part }, { origin, sha256 }) {
-    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
-        return undefined;
-    if (!isSameList(installed.keep_paths, deployment.keepPaths))
-        return undefined;
-    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
-    const { shelf, id, directory } = part;
-    const place = { shelf, id, directory };
-    if (find === undefined || !(await isTreeIntact(deployment, place)))
-        return undefined;
-    const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined };
-    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
-}
-/** True if an intact tree has a regular file at this path. */
-function hasRegularFile({ find }, path) {
-    return (find(path)?.kind ?? 'link') !== 'link';
-}
-/**
- * Turns a part into one that stays in its place, if its new tree is already installed there: nothing is missing or
- * changed, and the plugin's signature covers no added file. Returns any other part as it is.
- */
-async function keepIfIntact(deployment, part, origin) {
-    const { installed } = part.previous;
-    if (installed === undefined || !isFrom(installed, origin))
-        return part;
-    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
-    if (!isSame || !(await isTreeIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
-        return part;
-    const { staged: _, tree: __, ...facts } = part;
-    return { ...facts, intact: identityOf(installed) };
-}
-/** True if every recorded file is installed as it was recorded. Added files do no harm. */
-async function isTreeIntact(deployment, place) {
-    const drift = await deployment.drift.of(place);
-    return drift !== undefined && isOnlyAdded(drift);
-}
-/**
- * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
- * the plugin.
- */
-async function isAddedToSigned({ layout, keepPaths }, part) {
-    const shipped = pathsOf(part.tree.files);
-    if (!SIGNED.every(path => shipped.has(path)))
-        return false;
-    const pluginYaml = readPluginYaml(part.staged);
-    if (!needsPluginSig(pluginYaml))
-        return false;
-    const isKept = isBelow(withListed(installPath(layout, part), keepPaths));
-    const found = await signedFiles(installPath(layout, part), pluginYaml);
-    return found.some(path => !shipped.has(path) && !isKept(path));
-}
-/** True if a record lists the files, modes and symlinks of this part, and no others. */
-function isRecordedTree({ layout, keepPaths }, part, installed) {
-    const record = readTreeRecord(layout, installed);
-    if (record === undefined)
-        return false;
-    const items = itemsOf(part.tree, withListed(part.staged, keepPaths));
-    for (const recorded of record)
-        if (!isUnchangedItem(recorded, items.next().value))
-            return false;
-    return items.next().done === true;
-}
-function isUnchangedItem(recorded, item) {
-    return ['path', 'sha256', 'kind', 'content'].every(key => recorded[key] === item?.[key]);
-}
-async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
-    const { pluginSecretKey } = request;
-    const installed = installPath(layout, place);
-    // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
-    if (withListed(installed, keepPaths).includes(PLUGIN_YAML))
-        return undefined;
-    if (tree.find(PLUGIN_YAML) === undefined)
-        return tree;
-    try {
-        const pluginYaml = readRecordedYaml(installed, tree.find);
-        if (pluginYaml === undefined)
-            return undefined;
-        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
-        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
-    }
-    catch (error) {
-        if (isSystemError(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
-function readRecordedYaml(installed, find) {
-    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    return isRecorded ? parsePluginYaml(text) : undefined;
-}
-/** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */
-function orIfUnreadable(otherwise, read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        if (error instanceof TreeRecordDamage || isSystemError(error))
-            return otherwise;
-        throw error;
-    }
-}
-function isSameList(recorded, asked) {
-    return JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
-}
-
 ;// CONCATENATED MODULE: ./build/core/plan/plan.js
 
 
@@ -31507,6 +30225,1556 @@ function templateFolderProblems(plan, installStep) {
             return [];
         return [stepProblem(step, `from must begin with ${folder}, which this plan installs, but found "${step.from}"`)];
     });
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/ready.js
+
+
+
+
+
+
+/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems found. */
+function readyPlan(plan, hostConfig, bind) {
+    const { value: bound, problems } = collectProblems(() => bind(plan));
+    const needs = checkPlanNeeds(plan, hostConfig);
+    if (bound === undefined || needs.problems.length > 0)
+        throw new PlanError([...problems, ...needs.problems]);
+    return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
+}
+/**
+ * Finds the needs of a refused plan that the host config does not meet, as far as the plan can be read. Ignores a
+ * health check without `plugin` if an installing step cannot be read, because such a check concerns everything that the
+ * plan installs.
+ */
+function needsProblems({ steps, hidesInstall }, hostConfig) {
+    const isKnown = (step) => !(hidesInstall && step.action === 'healthcheck' && !('plugin' in step));
+    return [...checkPlanNeeds({ steps: steps.filter(isKnown) }, hostConfig).problems];
+}
+/**
+ * Checks the templates that a plan takes from the artifact. Each must be a regular file of the artifact. None may be at
+ * or below a kept path, because the host's own file would be read instead. `hasFile` receives the `from` of a step.
+ * Throws PlanError `invalid_plan`.
+ */
+function verifyTemplates(steps, keepPaths, hasFile) {
+    const problems = steps.flatMap(step => {
+        if (step.action !== 'write_env')
+            return [];
+        const path = step.from.split('/').slice(2).join('/');
+        const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`));
+        if (kept === undefined && hasFile(step.from))
+            return [];
+        const reason = kept === undefined
+            ? 'which is not a regular file of the version to install'
+            : `which keep-paths (${kept}) leaves to the host`;
+        return [stepProblem(step, `from names ${step.from}, ${reason}`)];
+    });
+    if (problems.length > 0)
+        throw new PlanError(problems);
+}
+/**
+ * Compares a plan's steps with the host config before any step runs, so that none silently does nothing. Start, stop
+ * and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its command. A
+ * notify without its command is skipped, because plans made elsewhere name their own events. The timeout of a
+ * healthcheck must be longer than the `stable_for` of each probe, or the step could never pass.
+ */
+function checkPlanNeeds(plan, hostConfig) {
+    const check = new NeedsCheck(plan.steps, hostConfig);
+    const answers = plan.steps.map(step => ({ step, answer: check.answerTo(step) }));
+    const problems = answers.flatMap(({ step, answer }) => answer.type === 'refused' ? [stepProblem(step, `${step.action} ${answer.reason}`)] : []);
+    return { problems, skipped: answers.filter(({ answer }) => answer.type === 'skip').map(({ step }) => step) };
+}
+const READY = { type: 'ready' };
+class NeedsCheck {
+    #hostConfig;
+    #installedIds;
+    constructor(steps, hostConfig) {
+        this.#hostConfig = hostConfig;
+        this.#installedIds = steps.filter(isInstallStep).map(installedId);
+    }
+    answerTo(step) {
+        if (isMarkerStep(step) || isInstallStep(step))
+            return READY;
+        switch (step.action) {
+            case 'start':
+            case 'stop':
+            case 'restart':
+                return this.#supervised('a supervisor (systemd, docker or kubernetes; "supervisor: none" skips such steps)');
+            case 'healthcheck':
+                return this.#healthcheckAnswer(step);
+            case 'provision':
+                return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`);
+            case 'notify':
+                return this.#hostConfig?.notify.has(step.event) ? READY : { type: 'skip' };
+            case 'write_env':
+                return READY;
+        }
+    }
+    #supervised(need) {
+        if (this.#hostConfig?.supervisor === undefined)
+            return this.#lack(need);
+        return this.#hostConfig.supervisor === 'none' ? { type: 'skip' } : READY;
+    }
+    /** A healthcheck without `plugin` checks everything that the plan installs. */
+    #healthcheckAnswer(step) {
+        const ids = step.plugin === undefined ? this.#installedIds : [step.plugin];
+        const unchecked = ids.filter(id => this.#checkOf(id) === undefined);
+        if (ids.length === 0 || unchecked.length > 0) {
+            const checks = unchecked.map(id => `plugins.${id}.healthcheck`).join(' and ');
+            const needs = ['a supervisor ("supervisor: none" skips such steps)', ...(checks === '' ? [] : [checks])];
+            const answer = this.#supervised(needs.join(' or '));
+            if (answer.type !== 'ready')
+                return answer;
+        }
+        return this.#timeAnswer(ids, step.timeoutSeconds);
+    }
+    #timeAnswer(ids, timeoutSeconds) {
+        const stableFor = (id) => this.#checkOf(id)?.stableForSeconds ?? 0;
+        const slow = ids.find(id => stableFor(id) >= timeoutSeconds);
+        if (slow === undefined)
+            return READY;
+        const canRaise = stableFor(slow) < MAX_HEALTHCHECK_SECONDS;
+        const remedy = canRaise ? 'Raise the timeout, or lower stable_for' : 'Lower stable_for';
+        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). ${remedy}`;
+        return { type: 'refused', reason };
+    }
+    #checkOf(id) {
+        return this.#hostConfig?.plugins.get(id)?.healthcheck;
+    }
+    #lack(need) {
+        const file = this.#hostConfig?.file;
+        const where = file === undefined ? 'the host-config input names no file' : `${file} has no such entry`;
+        return { type: 'refused', reason: `needs ${need} in the host config, but ${where}` };
+    }
+}
+/**
+ * Refuses a systemd or Docker template that is only `{id}` (in systemd, perhaps with a suffix such as `.service`, or as
+ * the template of an instance), if the project uses it for an id without its own row under `plugins`. The project's publisher would choose the service,
+ * and could choose the id `sshd`. Throws ConfigError `invalid_host_config`.
+ */
+function verifyServiceNames(config, use) {
+    // A namespace already limits what the publisher can choose.
+    if (config === undefined || config.supervisor === 'kubernetes')
+        return;
+    const template = bareTemplateOf(config);
+    const open = new Set(idsUsing(config, use).filter(id => !isNamedBy(config, id)));
+    if (template === undefined || open.size === 0)
+        return;
+    const { key, value, granted } = template;
+    const ids = `${open.size === 1 ? 'id' : 'ids'} ${listNames([...open])}`;
+    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ${ids}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} ${open.size === 1 ? 'for this id' : 'for each of these ids'}. Nothing was installed.`);
+}
+/**
+ * True if the operator, and not the id alone, decides what the service of this id is called: the host config has a row
+ * for the id, or a template with a name of its own, such as `app-{id}.service`.
+ */
+function isNamedBy(config, id) {
+    return config.plugins.has(id) || bareTemplateOf(config) === undefined;
+}
+/** In systemd, `{id}@name` is an instance of the template unit that the id names. */
+const BARE_UNIT = /^\{id\}(?:@.*|\.[a-z]+)?$/;
+function bareTemplateOf({ supervisor, systemd, docker, kubernetes }) {
+    if (supervisor === 'systemd' && BARE_UNIT.test(systemd.unit))
+        return { key: 'systemd.unit', value: systemd.unit, granted: 'unit' };
+    if (supervisor === 'docker' && docker.container === '{id}')
+        return { key: 'docker.container', value: docker.container, granted: 'container' };
+    if (supervisor === 'kubernetes' && kubernetes.deployment === '{id}')
+        return { key: 'kubernetes.deployment', value: kubernetes.deployment, granted: 'deployment' };
+    return undefined;
+}
+/** Returns the ids of the services that steps and removals use, excluding the project's unit. */
+function idsUsing(config, { steps, removedIds }) {
+    const installedIds = steps.filter(isInstallStep).map(installedId);
+    const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined;
+    const used = steps.flatMap(step => {
+        switch (step.action) {
+            case 'start':
+            case 'stop':
+            case 'restart':
+            case 'healthcheck':
+                return step.plugin === undefined ? (hasProjectUnit ? [] : installedIds) : [step.plugin];
+            default:
+                return [];
+        }
+    });
+    return [...used, ...removedIds];
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config.js
+
+
+
+
+
+
+
+/** The error for a host config that is refused: code `invalid_host_config`, with its problems. */
+class HostConfigError extends SourceError {
+    name = 'HostConfigError';
+    constructor(problems) {
+        const code = 'invalid_host_config';
+        super(code, 'The host config', problems.map(problem => ({ ...problem, code })));
+    }
+}
+/**
+ * Parses the host config in `text` strictly as one YAML document; problems name `file`. Refuses unknown keys, names
+ * that could be mistaken for options, and commands that are not an argument list. Throws HostConfigError
+ * `invalid_host_config`.
+ */
+function parseHostConfig(text, file) {
+    return runToEnd(parseHostConfigSlowly(text, file));
+}
+/** Like `parseHostConfig`, but pauses at each `yield`. */
+function* parseHostConfigSlowly(text, file) {
+    const source = yield* parseYamlSource(text, file);
+    if (source.value === undefined)
+        throw new HostConfigError(source.problems);
+    yield;
+    const parsed = hostConfigSchema.safeParse(source.value);
+    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
+    const problems = [...source.problems, ...complaints];
+    if (!parsed.success || problems.length > 0)
+        throw new HostConfigError(problems);
+    return buildHostConfig(parsed.data, file);
+}
+const hostConfigWords = {
+    document: 'the host config',
+    subjectOf: () => ({ prefix: '', covers: 0 }),
+    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
+};
+function buildHostConfig(written, file) {
+    const { project_unit: projectUnit, ...systemd } = written.systemd;
+    return {
+        file,
+        supervisor: written.supervisor,
+        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
+        docker: written.docker,
+        kubernetes: written.kubernetes,
+        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
+        provision: buildCommands(written.provision),
+        notify: buildCommands(written.notify),
+    };
+}
+function buildPlugin({ healthcheck, ...names }) {
+    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
+}
+function buildHealthcheck(written) {
+    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
+}
+function buildProbe(written) {
+    if (written.http !== undefined) {
+        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
+        return written.body === undefined ? http : { ...http, body: written.body };
+    }
+    if (written.tcp !== undefined)
+        return { type: 'tcp', address: written.tcp };
+    // The schema guarantees exactly one of the three probes.
+    return { type: 'command', command: written.command };
+}
+function buildCommands(written) {
+    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
+        name,
+        { command, env, timeoutSeconds },
+    ]));
+}
+const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
+const MAX_PROBE_SECONDS = 600;
+const MAX_PROVISION_SECONDS = 3600;
+const MAX_NOTIFY_SECONDS = 600;
+const DEFAULT_PROVISION_SECONDS = 300;
+const DEFAULT_NOTIFY_SECONDS = 30;
+const DEFAULT_HTTP_STATUS = 200;
+const MAX_BODY_MATCH_CHARS = 500;
+const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
+const textSchema = schemas_string()
+    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }));
+const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
+const PROGRAM_CHECKS = [
+    _minLength(1, { error: 'must name a program' }),
+    _regex(/^(?![~$])/, {
+        error: 'must be a program or its whole path: no shell reads it, so ~ and $ are not expanded',
+    }),
+];
+const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(...PROGRAM_CHECKS)], argumentSchema, {
+    error: 'must be a list: the program and its arguments',
+}));
+const environmentSchema = schemas_lazy(() => record(schemas_string()
+    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
+/**
+ * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like options.
+ */
+const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
+const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
+const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
+const namespaceSchema = schemas_lazy(() => schemas_string()
+    .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
+const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
+const urlError = { error: 'must be an http or https URL without a user or password' };
+const addressError = { error: 'must be written host:port, with a port from 1 to 65535' };
+const healthcheckSchema = schemas_lazy(() => strictObject({
+    http: exactOptional(schemas_string()
+        .check(_regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), refine(isHttpUrl, urlError))),
+    tcp: exactOptional(schemas_string().check(_regex(HOST_AND_PORT, { ...addressError, abort: true }), refine(hasPort, addressError))),
+    command: exactOptional(commandSchema),
+    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
+    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
+    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
+    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
+})
+    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
+    error: 'must have exactly one of http, tcp and command',
+}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
+    error: 'may have status and body only with http',
+})));
+/** The form of a host config; unknown keys are refused everywhere. */
+const hostConfigSchema = schemas_lazy(() => strictObject({
+    version: literal([1, '1']),
+    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
+    systemd: prefault(strictObject({
+        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
+        unit: schemas_default(unitSchema, '{id}.service'),
+        project_unit: exactOptional(unitSchema),
+    }), {}),
+    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
+    kubernetes: prefault(strictObject({
+        namespace: schemas_default(namespaceSchema, 'default'),
+        deployment: schemas_default(deploymentSchema, '{id}'),
+        kubeconfig: exactOptional(textSchema),
+        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
+    }), {}),
+    plugins: schemas_default(record(idSchema, strictObject({
+        unit: exactOptional(unitSchema),
+        container: exactOptional(containerSchema),
+        deployment: exactOptional(deploymentSchema),
+        healthcheck: exactOptional(healthcheckSchema),
+    })), {}),
+    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
+    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
+}));
+/** The HTTP status of a healthy answer. */
+function expectedStatus(healthcheck) {
+    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
+}
+function hostCommandsSchema(name, timeout) {
+    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
+    return schemas_default(record(name, entry), {});
+}
+function nameTemplateSchema(maxChars, form) {
+    const error = 'must be a name that the supervisor accepts, in which "{id}" stands for the id';
+    return schemas_string().check(_maxLength(maxChars, { error, abort: true }), _regex(form, { error }));
+}
+function isHttpUrl(text) {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+}
+function hasPort(text) {
+    const port = Number(HOST_AND_PORT.exec(text)?.[1]);
+    return port >= 1 && port <= 65_535;
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/host.js
+
+/** Returns the host config of this run, or, if the run has none or an unusable one, why services are unknown. */
+function readHostConfig({ hostConfig }) {
+    if (hostConfig === undefined)
+        return 'there is no host config';
+    try {
+        return parseHostConfig(hostConfig.text, hostConfig.path);
+    }
+    catch {
+        return `the host config ${hostConfig.path} cannot be used`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/recovery/services.js
+
+
+
+
+
+
+
+
+
+
+
+/** Finds the services that a dead run acted on in the host config of this run. */
+function findServices(host, run) {
+    const config = readHostConfig(host);
+    const rows = tryToReadInstalled(host.layout);
+    const services = [];
+    const unreachable = new Map();
+    for (const entry of run.records) {
+        if (entry.record !== 'service')
+            continue;
+        const { part, was_running } = entry;
+        const found = typeof config === 'string' ? config : (whyNot(run, rows, entry) ?? findOperators(host, config, part));
+        if (typeof found !== 'string')
+            services.push({ service: found, part, was_running, replicas: null });
+        else if (!unreachable.has(part))
+            unreachable.set(part, { part, was_running, why: found });
+    }
+    return { services, unreachable: [...unreachable.values()] };
+}
+/**
+ * Returns why a recovery must not act on a service: no row has the service's part, and the run moved no tree into the
+ * part's place. A first install has no row, but may replace a tree that somebody else installed and whose service runs.
+ */
+function whyNot(run, rows, { part }) {
+    if (rows.some(row => isRunBy(row, part, run.record.facts)))
+        return undefined;
+    const places = changedPlaces(run.records);
+    if (part === null ? places.length > 0 : places.some(({ id }) => id === part))
+        return undefined;
+    return part === null ? 'no part of the project is installed' : `${part} is not installed`;
+}
+/** Returns the service that the operator means by a name in a state file, or why there is none. */
+function findOperators(host, config, part) {
+    if (part !== null && !isNamed(host, config, part))
+        return 'the host config has no row for it below plugins, and its template for names allows any service';
+    return findNamed(config, part) ?? 'the host config has no such service';
+}
+/** True if the host config names the service of this id, or if this run's own inputs name the id. */
+function isNamed({ ids }, config, id) {
+    return isNamedBy(config, id) || ids?.().includes(id) === true;
+}
+/** Guesses the service of a part for which a state file names none. */
+async function guessService(host, config, id) {
+    return isNamed(host, config, id) ? await findServiceOf(config, id, { signal: host.grace.restoring }) : undefined;
+}
+/**
+ * Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before.
+ */
+async function checksAfter(host, run, { services, unreachable }) {
+    const config = readHostConfig(host);
+    if (typeof config === 'string')
+        return [];
+    const places = changedPlaces(run.records);
+    const checks = [];
+    for (const row of tryToReadInstalled(host.layout)) {
+        const runs = ({ part }) => isRunBy(row, part, run.record.facts);
+        const own = services.filter(runs);
+        const isChanged = places.some(place => isSamePlace(place, placeOf(row)));
+        if (unreachable.some(runs) || own.some(change => !change.was_running) || (own.length === 0 && !isChanged))
+            continue;
+        const found = own.length > 0 ? own : [await guessService(host, config, row.id)];
+        for (const named of found)
+            checks.push(checkOfRestored(config, row, named?.service ?? null));
+    }
+    return uniqueChecks(checks);
+}
+/** Returns the rows of the parts whose service an earlier rollback or recovery left pending. */
+function findPending(layout) {
+    return tryToReadInstalled(layout).filter(row => row.service_pending === true);
+}
+/**
+ * Restarts and checks services that are pending, as far as the host config of this run names services for these parts.
+ * A service that was restarted and checked is no longer pending, whatever the check has found. Never throws: logs a
+ * warning for anything that later runs have to repeat, and stops after a cancel.
+ */
+async function restorePending(host, pending) {
+    try {
+        await restoreAll(host, pending);
+    }
+    catch (error) {
+        if (host.grace.cancelled.aborted)
+            return;
+        const { message } = toHostError(error, 'restarting and checking services');
+        host.log.warning(`Services that an earlier run left are still pending; later runs try again: ${message}`);
+    }
+}
+async function restoreAll(host, pending) {
+    const { layout, log, grace, recovery } = host;
+    const config = readHostConfig(host);
+    if (typeof config === 'string' || pending.length === 0)
+        return;
+    const groups = await groupByService(host, config, pending);
+    const left = pending.filter(row => !groups.some(({ rows }) => rows.includes(row))).map(({ id }) => id);
+    if (left.length > 0)
+        log.warning(`The service of ${listNames(left)} still has to be restarted and checked, but this host config names no service for it.`);
+    if (groups.length === 0)
+        return;
+    log.group('Restarting services that an earlier run left', 'at once');
+    const starts = (await recovery?.onFilesRestored?.(true, groups.map(({ change }) => change))) ?? 'now';
+    for (const { change, rows } of groups) {
+        const { problems } = await restoreServices([change], { log, signal: grace.restoring, starts });
+        for (const problem of problems)
+            log.warning(problem);
+        if (problems.length > 0 || starts === 'queued')
+            continue;
+        const checks = change.was_running ? rows.map(row => checkOfRestored(config, row, change.service)) : [];
+        const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled });
+        for (const finding of findings)
+            log.warning(finding);
+        const done = new Set(rows.map(nameOf));
+        await recordPending(layout, row => {
+            const left = pendingIn(row);
+            if (!done.has(nameOf(row)))
+                return left;
+            return left === true ? [] : left.filter(({ part }) => part !== change.part);
+        });
+    }
+}
+async function groupByService(host, config, pending) {
+    const groups = new Map();
+    for (const row of pending) {
+        const pending = pendingIn(row);
+        const guessed = pending === true ? await guessService(host, config, row.id) : undefined;
+        const named = pending === true ? guessed && [{ ...guessed, was_running: true }] : pending.flatMap(inConfig(host, config, row));
+        for (const service of named ?? []) {
+            const key = keyOfService(service.service);
+            const group = groups.get(key) ?? { change: { ...service, replicas: null }, rows: [] };
+            group.rows.push(row);
+            groups.set(key, group);
+        }
+    }
+    return [...groups.values()];
+}
+/** A row's own service, or the project-wide unit; whatever else a row names, no run of this action has written it. */
+function inConfig(host, config, { id }) {
+    return ({ part, was_running }) => {
+        const service = part === null || part === id ? findOperators(host, config, part) : '';
+        return typeof service === 'string' ? [] : [{ service, part, was_running }];
+    };
+}
+/** Returns no rows if the record cannot be read: whatever needs the record reports that. */
+function tryToReadInstalled(layout) {
+    try {
+        return readInstalled(layout);
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/recovery/recover.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
+ * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
+ * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws UntouchableHostError if
+ * another user could write to a directory in which the run worked. Also throws file system errors, as they are or as a
+ * DeployError, and the signal's reason if a cancel leaves services to restore.
+ */
+async function recoverDeadRun(host) {
+    const { layout, log } = host;
+    await removeStrayTemporaries(layout, log);
+    const wasPending = new Set(findPending(layout).map(nameOf));
+    const run = openDeadRun(host);
+    let recovered;
+    try {
+        if (run === undefined) {
+            await retryDiscarded(layout, log);
+            await cleanStaging(layout, log);
+        }
+        else {
+            await beginRecovery(host, run);
+            const commit = findCommit(run.records);
+            const ended = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+            recovered = await closeRecovered(host, run, ended);
+        }
+    }
+    finally {
+        run?.journal.close();
+    }
+    const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)));
+    await restorePending(host, pending);
+    return recovered;
+}
+/**
+ * Opens the run whose journal is at the layout's `journal`. Returns undefined if there is no journal or an empty one.
+ */
+function openDeadRun(host) {
+    const { layout, log } = host;
+    const records = readRecords(layout);
+    const [begin] = records;
+    if (begin?.record !== 'begin')
+        return undefined;
+    requireOwnDirectory(stagingPath(layout, begin.facts.deployment_id));
+    // The run may have been the first to install anything in one of these directories.
+    for (const directory of changedDirectories(records))
+        requireSafeDirectory(host, directory);
+    log.group('Recovering an interrupted deployment', 'at once');
+    const record = recordFromJournal(begin.facts, records);
+    const { drift: _, ...words } = record.facts;
+    host.secrets.know(words);
+    return { begin, records, record, journal: openJournal(layout.journal, host.secrets.redact) };
+}
+/** Refuses a run that cannot be recovered. If the run has to be rolled back, records this attempt. */
+async function beginRecovery(host, { records, journal }) {
+    verifyRecoverable(host, records);
+    if (needsRollback(records))
+        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
+}
+/** Records and reports how a dead run ended. Removes what it left if no later recovery needs it. */
+async function closeRecovered(host, run, ended) {
+    const { begin, records, journal, record } = run;
+    const { end, isUnfinished, unwritten } = ended;
+    const known = findEnd(records);
+    const wasReported = countAttempts(host, records) > 0 && end === known;
+    if (wasReported && end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (end !== known)
+        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
+    await enterTerminal(host, record, end);
+    const closed = await closeDeployment(host, {
+        record,
+        end,
+        address: begin.report_address,
+        accepted: known && isReportedAlike(end, known) ? findAcceptedAttempts(records) : undefined,
+        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
+    });
+    if (closed.unwritten !== undefined)
+        host.log.warning(closed.unwritten);
+    if (end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (isUnfinished)
+        host.grace.cancelled.throwIfAborted();
+    if (unwritten !== undefined)
+        throw unwritten;
+    await retryDiscarded(host.layout, host.log);
+    await endJournal(host, begin.facts.deployment_id, ended);
+    logRecovered(host, closed.report, known);
+    return closed;
+}
+/**
+ * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
+ * logs only the cleanup, or that the restored version is not healthy.
+ */
+function logRecovered({ log, recovery }, report, known) {
+    const isNews = known === undefined || known.rollback?.restored === false;
+    const unhealthy = restoredUnhealthy(report);
+    if (unhealthy !== undefined)
+        log.error(unhealthy);
+    else if (isNews && report.outcome === 'inconsistent')
+        log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '));
+    else if (isNews)
+        log.notice(describeRecovered(report));
+    else
+        log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`);
+    const isSaid = unhealthy !== undefined || (isNews && report.outcome === 'inconsistent');
+    if (!isSaid)
+        for (const problem of rollbackProblems(report))
+            log.warning(problem);
+    if (isNews)
+        recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
+}
+/**
+ * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
+ * space. If the flow had failed because it could not roll back, ends the flow again.
+ */
+async function enterTerminal({ flows }, record, end) {
+    const flow = flows[flowOf(record.facts)];
+    const running = interruptedState({ flows }, record);
+    const terminal = terminalState(end);
+    if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal)
+        return;
+    for (const state of statesBetween(flow, running, terminal))
+        await record.enter({ state, at: end.completed_at });
+}
+function terminalState({ outcome }) {
+    if (outcome === 'success')
+        return 'succeeded';
+    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
+}
+/** The second half of the sentence about an interrupted run. */
+const ROLLED_BACK = {
+    failed: 'before it had changed anything',
+    rolled_back: 'and rolled back afterwards',
+    inconsistent: 'and could not be rolled back',
+};
+const DAMAGED = 'and rolled back afterwards, but not all files are as before';
+/**
+ * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
+ * are restored, that end stands, and only the services that the run left are restored.
+ */
+async function endRolledBack(host, run) {
+    const known = findEnd(run.records);
+    const restored = known?.rollback?.restored === false ? undefined : known;
+    const request = failedRunOf(host, run);
+    const isComplete = restored !== undefined && !wasUnfinished(run.records);
+    if (isComplete)
+        return { end: restored, hasLost: request.lost.length > 0 };
+    // Services may be using the restored files by now, so these files are not compared again.
+    const rolledBack = await rollBack(restored === undefined ? request : { ...request, places: [] });
+    const end = restored === undefined ? buildRecovered(host, run, rolledBack) : continueEnd(run, restored, rolledBack);
+    const { unwritten, unchecked } = rolledBack;
+    const isUnfinished = rolledBack.isUnfinished === true || unchecked !== undefined;
+    return { end, isUnfinished, unwritten, hasLost: request.lost.length > 0 };
+}
+/** Builds the end of a run that a recovery has rolled back. An earlier end with the same rollback stands. */
+function buildRecovered(host, { records, record }, rolledBack) {
+    const { outcome, rollback } = rolledBack;
+    const known = findEnd(records);
+    if (known !== undefined && rollback?.restored === false)
+        return (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback };
+    const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
+    const message = `The run was interrupted in state ${interruptedState(host, record)} ${fate}.`;
+    // The message of an earlier recovery says that the run could not be rolled back.
+    const cause = known?.error?.code === 'interrupted' ? null : known?.error;
+    return buildEnd(new Date(), {
+        outcome,
+        rollback,
+        changed: rollback?.restored === false,
+        error: cause ?? { code: 'interrupted', message, step: null },
+    });
+}
+/** Adds the services that this recovery has restored to the end after which all files were restored. */
+function continueEnd({ records }, known, { rollback }) {
+    if (rollback === null || known.rollback === null)
+        return known;
+    const places = changedPlaces(records);
+    const damage = known.rollback.problems.filter(problem => isOfFile(problem, places));
+    const { healthy, problems } = rollback;
+    // Both lists name the lost kept paths.
+    return { ...known, rollback: { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] } };
+}
+function failedRunOf(host, run) {
+    const { layout, log, grace, recovery } = host;
+    const { begin, records, journal, record } = run;
+    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
+    const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
+    const found = findServices(host, run);
+    const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
+    return {
+        layout,
+        log,
+        grace,
+        places: changedPlaces(records),
+        keepPaths: begin.keep_paths,
+        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+        byContent: true,
+        of: record.facts,
+        ...found,
+        healthchecks: async () => await checksAfter(host, run, found),
+        // A bound function adds no frame to the stack of the undo.
+        undo: undoChanges.bind(undefined, changeLog, pendingChanges(records)),
+        wasUndone,
+        lost,
+        onFilesRestored: recovery?.onFilesRestored,
+    };
+}
+/** Ends a run that died after its commit: the new version stays. */
+async function endCommitted(host, { records }, commit) {
+    await finishCommitted(host, commit);
+    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
+    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
+}
+/**
+ * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
+ * staged files aside instead.
+ */
+async function endJournal({ layout, log }, id, { hasLost = false }) {
+    if (!hasLost)
+        discardStaging(layout, id);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
+}
+/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
+async function emptyStaging({ layout, log }, deploymentId) {
+    discardStaging(layout, deploymentId);
+    await cleanStaging(layout, log);
+}
+
+;// CONCATENATED MODULE: ./build/install/recovery/recover-host.js
+
+
+
+
+
+
+
+
+
+
+
+/** A longer wait is not needed: a live holder has already recovered the host. */
+const POST_LOCK_TIMEOUT_MS = 5000;
+/**
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. That may be the journal of an
+ * earlier run, whose recovery the main step could not complete. After a main step that was killed, returns how that
+ * step ended if its report is found, even if another run recovered it. Otherwise, returns what was recovered, if
+ * anything. After a main step that ended by itself, only warns about a failure if the host has exactly one version.
+ */
+async function recoverMainStep(host, main) {
+    const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS);
+    return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs);
+}
+async function recoverKilledStep(host, timeoutMs) {
+    try {
+        const recovered = await recoverHost(host, timeoutMs);
+        return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered);
+    }
+    catch (error) {
+        const { code, message } = toDeployError(error);
+        if (code !== 'locked' || !readJournalState(host).startsWith('of another'))
+            throw error;
+        const ended = endedByAnother(host);
+        if (ended !== undefined)
+            return ended;
+        host.log.info(`The deployment ${host.run.id} has left nothing to recover, and no report. ${message}`);
+        return undefined;
+    }
+}
+async function completeStep(host, timeoutMs) {
+    const { layout, log } = host;
+    if (!pathExistsSync(layout.journal))
+        return undefined;
+    requireSafeHost(host);
+    const state = readJournalState(host);
+    // The main step has already tried to recover such a host, and said why it could not.
+    if (state === 'damaged' || state === 'of another, not restored')
+        return undefined;
+    try {
+        const recovered = await recoverHost(host, state === 'own' ? timeoutMs : 0);
+        // The main step has already shown its success.
+        return recovered?.report.outcome === 'success' ? undefined : recovered;
+    }
+    catch (error) {
+        if (state !== 'own' && toDeployError(error).code === 'locked')
+            return undefined;
+        if (isInDoubt(layout))
+            throw error;
+        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
+        return undefined;
+    }
+}
+function endedByAnother({ layout, log, run }) {
+    const found = findEndedReport(layout, run.id);
+    if (found === undefined)
+        return undefined;
+    log.notice(`Nothing of this deployment is left to recover: ${describeEnd(found.report)}.`);
+    return { report: found.report, reportPath: found.path, plannedSteps: [] };
+}
+/** Whose journal is on the host. `not restored`: a recovery has failed. A missing journal counts as another run's. */
+function readJournalState({ layout, run }) {
+    try {
+        const records = readJournal(layout.journal) ?? [];
+        const [begin] = records;
+        if (begin?.record === 'begin' && begin.facts.deployment_id === run.id)
+            return 'own';
+        return findEnd(records)?.rollback?.restored === false ? 'of another, not restored' : 'of another';
+    }
+    catch {
+        return 'damaged';
+    }
+}
+/** True if this run has a host config, and an earlier run has left a service to restart and check. */
+function isAnyPending({ layout, hostConfig }) {
+    return hostConfig !== undefined && findPending(layout).length > 0;
+}
+/**
+ * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined
+ * if there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
+ */
+async function recoverHost(host, lockTimeoutMs) {
+    requireSafeHost(host);
+    if (!pathExistsSync(host.layout.journal) && !isAnyPending(host))
+        return undefined;
+    requireOwnKinds(host.layout);
+    const lock = await holdLock(host, lockTimeoutMs);
+    try {
+        return await recoverDeadRun(host);
+    }
+    finally {
+        lock.release();
+    }
+}
+/**
+ * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
+ * recovery.
+ */
+async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
+    const say = (line) => log.info(line);
+    const request = { path: layout.lock, timeoutMs, runUrl: run.url, log: say, onLeft: say, ...more };
+    const acquire = async () => await acquireLock(request);
+    try {
+        return await acquire();
+    }
+    catch (error) {
+        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
+        if (!isWorthIt || !spendReserve(layout))
+            throw error;
+        return await acquire();
+    }
+}
+/**
+ * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
+ * prepares it for the report of the refused run, as far as that is possible. Returns `end`. Its outcome becomes
+ * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. Does
+ * not wait for the lock: a live holder recovers the host itself. Returns the UntouchableHostError if the host must not
+ * be touched.
+ */
+async function recoverBeforeRefusal(host, end) {
+    try {
+        await prepareForReport(host);
+        await recoverHost(host, 0);
+        return end;
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            return error;
+        const { code, message } = toDeployError(error);
+        if (code === 'locked' || !isInDoubt(host.layout) || end.error === null)
+            return end;
+        const known = end.error.message;
+        const both = known === message ? known : `${known} Also: ${message}`;
+        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
+    }
+}
+/** Only refuses an unsafe host. Any other failure explains itself when the report cannot be written. */
+async function prepareForReport(host) {
+    if (!pathExistsSync(host.layout.root) || pathExistsSync(host.layout.own))
+        return;
+    try {
+        await prepareHost(host, host.log);
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/run/deployment.js
+
+
+
+
+
+
+
+
+
+
+
+
+function startDeployment(request, tools, { transitions, facts, sender, recordedKeepPaths }) {
+    const machine = createStateMachine(transitions, 'pending', tools.now);
+    const host = hostContextOf(tools, { ...request, sender, ids: () => idsIn(facts, record.facts) });
+    tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
+    const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
+    let running = null;
+    let { keepPaths } = request;
+    const interrupted = () => reportKilled({ record, machine, found: running }, tools.now());
+    return {
+        request,
+        tools,
+        layout: host.layout,
+        record,
+        host,
+        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
+        get keepPaths() {
+            return keepPaths;
+        },
+        get state() {
+            return machine.current;
+        },
+        async enter(state) {
+            // A state may compute for a long time without hearing signals, so a cancel is heard here, before the next state.
+            await hearSignals();
+            const change = machine.enter(state);
+            logState(tools.log, state, transitions[state]);
+            await record.enter(change);
+            tools.observer.onProgress(interrupted());
+        },
+        noteRunning() {
+            running = readRunningVersion(host.layout, record.facts);
+            keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths);
+            return interrupted();
+        },
+    };
+}
+/**
+ * A final state does no work, and the run's last sentence says how the run ended. A state that can be rolled back
+ * changes the host, so its group is logged at once.
+ */
+function logState(log, state, next) {
+    if (next.length === 0)
+        log.end();
+    else
+        log.group(state, next.includes('rolled_back') ? 'at once' : undefined);
+}
+/** Builds the report to use if the run is killed now. */
+function reportKilled({ record, machine, found }, at) {
+    const running_version = runningIn(machine, { before: found, after: record.facts.version });
+    const end = buildEnd(at, { outcome: 'interrupted' });
+    return buildLocalReport(record, end, { reported: notSent(null), running_version });
+}
+/**
+ * Returns the running version to report if the run is killed now. Returns null if a kill now may leave the host with
+ * neither version intact until the host is recovered.
+ */
+function runningIn({ current, history }, version) {
+    if (current === 'succeeded')
+        return version.after;
+    const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
+    return isSwitching ? null : version.before;
+}
+/** Builds the host of a project root, with the tools of this run. */
+function hostContextOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, hostConfig, sender, keepReports, ids }) {
+    return {
+        layout: layoutOf(projectRoot),
+        sharedRoot: { isAllowed: allowSharedRoot },
+        log,
+        secrets,
+        sender,
+        grace,
+        keepReports,
+        hostConfig,
+        run: { id: deploymentId, url: runner.workflow.url },
+        ids,
+        flows,
+        recovery: { onRecovered: observer?.onRecovered },
+    };
+}
+/**
+ * Returns the ids that the inputs name, and the id in the plan of a marketplace deployment. Any other id that becomes
+ * known later may come from the host's record.
+ */
+function idsIn(given, later) {
+    return [given.slug, given.id, flowOf(later) === 'marketplace' ? later.id : null];
+}
+/** Only a run that has begun to install can be rolled back. */
+const PLAN_TRANSITIONS = {
+    loading_plan: ['resolving_sequence', 'failed'],
+    resolving_sequence: ['installing', 'failed'],
+    installing: ['healthchecking', 'failed', 'rolled_back'],
+    healthchecking: ['succeeded', 'failed', 'rolled_back'],
+    succeeded: [],
+    failed: [],
+    rolled_back: [],
+};
+const PROGRESS_EVERY_MS = 2000;
+/**
+ * Returns a function that logs the progress of a download, at most once every 2 s. The first call to that function
+ * throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many bytes.
+ */
+function watchDownload({ log, now, runner, }) {
+    let loggedAt = now().getTime();
+    let isChecked = false;
+    return (received, total) => {
+        if (!isChecked && total !== undefined)
+            refuseWithoutSpace(runner.temporaryFolder, total);
+        isChecked = true;
+        if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
+            return;
+        loggedAt = now().getTime();
+        log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown total' : bytesInWords(total)}`);
+    };
+}
+function refuseWithoutSpace(folder, bytes) {
+    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
+    const free = bavail * bsize;
+    if (free >= bytes)
+        return;
+    const shortage = byteShortage(free, bytes);
+    throw new DeploymentError('disk_full', `The artifact needs ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free. Nothing was changed: free some space there and run again.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/result.js
+
+/** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
+const MAX_LISTED = 200;
+/** The changes that a real run would make, as a dry run found them. */
+class DryRunResult {
+    /** The first 200 changes. */
+    changes = [];
+    /** The counts of all changes, by kind. */
+    counts = { added: 0, changed: 0, removed: 0 };
+    /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
+    hasMore = false;
+    /** The parts that would be removed, one sentence each. */
+    removals = [];
+    /** Adds a change. Calls `sizes` only if the change is listed. */
+    add(how, path, sizes) {
+        this.counts[how]++;
+        if (this.changes.length < MAX_LISTED)
+            this.changes.push({ how, path, ...sizes() });
+    }
+    get count() {
+        const { added, changed, removed } = this.counts;
+        return added + changed + removed;
+    }
+    /** Formats a number of changes: `3 files`, or `at least 3 files` if there may be more. */
+    countInWords(count, noun) {
+        return `${this.hasMore ? 'at least ' : ''}${countInWords(count, noun)}`;
+    }
+    /** Summarizes the changes: `remove 1 part and change 3 files`. */
+    inWords() {
+        const removed = this.removals.length;
+        const parts = removed === 0 ? [] : [`remove ${countInWords(removed, 'part')}`];
+        if (this.count === 0)
+            return listAll(parts) || 'change no file';
+        return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`]);
+    }
+    /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+    inDetail() {
+        const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
+        const listed = kinds.map(([how, count]) => {
+            const number = how === 'removed' ? this.countInWords(count) : countInWords(count);
+            return `${number} ${how}`;
+        });
+        return `${this.inWords()}${listed.length === 0 ? '' : `: ${listed.join(', ')}`}`;
+    }
+}
+/** Returns a size in words, or `symlink` for an undefined size. */
+function sizeInWords(size) {
+    return size === undefined ? 'symlink' : bytesInWords(Number(size));
+}
+/** Returns the sizes of a change: `1.1 \u2192 1.3 kB` if the unit stays the same. */
+function sizesInWords({ before, after }) {
+    if (before === undefined || after === undefined)
+        return before ?? after ?? '';
+    if (before === after)
+        return before;
+    const [, unit] = before.split(' ');
+    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} \u2192 ${after}` : `${before} \u2192 ${after}`;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/extracted-tree.js
+/**
+ * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
+ * function is first called, because most plans name no file.
+ */
+function pathTest(files) {
+    let paths;
+    return path => {
+        paths ??= pathsOf(files);
+        return paths.has(path);
+    };
+}
+/** Returns the paths of all files. */
+function pathsOf(files) {
+    return new Set(files.map(({ path }) => path));
+}
+/**
+ * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
+ * lead out of it.
+ */
+function treeBelow({ files, symlinks, directories }, folder) {
+    const isBelow = (path) => path.startsWith(`${folder}/`);
+    const below = (path) => path.slice(folder.length + 1);
+    return {
+        files: files.filter(({ path }) => isBelow(path)).map(file => ({ ...file, path: below(file.path) })),
+        symlinks: symlinks
+            .filter(({ path }) => isBelow(path))
+            .map(({ path, target, file, reach }) => {
+            return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
+        }),
+        directories: directories.filter(isBelow).map(below),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/plugin-sig.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
+const DEFAULT_ENTRY_POINT = 'src/main.py';
+const LEFT_OUT_PARTS = new Set([
+    '__pycache__',
+    '.git',
+    '.mypy_cache',
+    '.pytest_cache',
+    'plugin.sig',
+    'plugin.yaml',
+    'plugin.json',
+    // Literal names, not patterns: the host framework compares them as text, so x.md and y.json are signed.
+    '*.md',
+    '*.json',
+]);
+const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
+/** True if the host framework expects a `plugin.sig` in this plugin. */
+function needsPluginSig(plugin) {
+    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
+}
+/**
+ * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"), with an HMAC-SHA256 under the host's
+ * secret. The HMAC covers `plugin.yaml`, then each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
+ *
+ * Throws file system errors, and ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
+ */
+async function buildPluginSig({ id, staged, pluginYaml }, secret) {
+    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
+    hmac.update(await external_node_fs_namespaceObject.promises.readFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
+    for (const path of await signedFiles(staged, pluginYaml))
+        await addFile(hmac, staged, path);
+    const signature = {
+        plugin: pluginYaml.name ?? id,
+        version: pluginYaml.version ?? '0.0.0',
+        digest: hmac.digest('hex'),
+        algo: 'HMAC-SHA256',
+    };
+    return escapeNonAscii(JSON.stringify(signature, null, 2));
+}
+/**
+ * True if a plugin's signature may cover a path or a file below that path. Throws ArtifactError `not_a_plugin` as
+ * `buildPluginSig` does.
+ */
+function isCovered(path, plugin) {
+    const directory = entryDirectory(plugin);
+    const isInside = directory === '.' || `${path}/`.startsWith(`${directory}/`);
+    return (isInside || directory.startsWith(`${path}/`)) && isSigned(path);
+}
+function entryDirectory(plugin) {
+    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
+    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
+    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
+        throw new ArtifactError('not_a_plugin', `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, but found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`);
+    }
+    return external_node_path_namespaceObject.posix.dirname(normal);
+}
+/**
+ * Returns, in order, the paths of the regular files that the signature of the plugin in `root` covers. All of them are
+ * below the entry point's directory.
+ */
+async function signedFiles(root, plugin) {
+    const directory = entryDirectory(plugin);
+    const base = directory === '.' ? '' : directory;
+    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
+    return entries
+        .filter(entry => entry.type === 'file')
+        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
+        .filter(isSigned)
+        .sort(comparePaths);
+}
+function isSigned(path) {
+    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
+}
+async function addFile(hmac, root, path) {
+    hmac.update(`${path}\0`, 'utf8');
+    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
+        hmac.update(chunk);
+    hmac.update('\0');
+}
+function escapeNonAscii(json) {
+    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+/**
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped. Returns the tree
+ * with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers, because
+ * their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the
+ * plugin.
+ */
+async function signForHost(plugin, secret) {
+    const { staged, tree, pluginYaml } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return tree;
+    if (secret === undefined) {
+        warnOfUnsigned(plugin);
+        return tree;
+    }
+    warnOfKept(plugin);
+    const text = await buildPluginSig(plugin, secret);
+    const isShipped = isBelow(withListed(staged, ['plugin.sig']));
+    const isOther = ({ path }) => !isShipped(path);
+    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
+    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
+    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
+    return {
+        files: inTreeOrder([...tree.files.filter(isOther), signature]),
+        symlinks: tree.symlinks.filter(isOther),
+    };
+}
+/**
+ * True if `signForHost` would leave the `plugin.sig` of an installed plugin, or the lack of one, unchanged. In that
+ * case, logs the same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would
+ * change the file.
+ */
+async function isSignedForHost(plugin, secret) {
+    const { installed, pluginYaml, find } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return true;
+    const sha256 = find('plugin.sig')?.sha256;
+    if (secret === undefined) {
+        if (sha256 === undefined)
+            warnOfUnsigned(plugin);
+        return sha256 === undefined;
+    }
+    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
+    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    if (isAlike)
+        warnOfKept({ ...plugin, staged: installed });
+    return isAlike;
+}
+function warnOfUnsigned({ id, pluginYaml, log }) {
+    log.warning(`The plugin ${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load the plugin. Set plugin-secret-key to that framework's secret.`);
+}
+/** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
+function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }) {
+    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
+    const kept = withListed(staged, keepPaths)
+        .filter(path => isCovered(path, pluginYaml))
+        .filter(isPresent);
+    if (kept.length === 0)
+        return;
+    log.warning(`The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
+}
+/**
+ * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
+ * if it is not a regular file, and `invalid_manifest` if it is too large. Throws the system's error as DeploymentError.
+ */
+function readPluginYaml(staged) {
+    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
+    try {
+        const found = (0,external_node_fs_namespaceObject.statSync)(path);
+        if (!found.isFile())
+            throw plugin_sig_notAPlugin('a plugin.yaml that is not a file');
+        if (found.size > PLUGIN_YAML_LIMITS.bytes)
+            throw tooLarge(found.size);
+        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            throw plugin_sig_notAPlugin('no plugin.yaml file at its root');
+        throw toHostError(error, `reading ${path}`);
+    }
+}
+function tooLarge(bytes) {
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
+}
+function plugin_sig_notAPlugin(found) {
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. If it is a service, set kind: service (in a project's source, marketplace_kind: service); otherwise, the publisher must correct plugin.yaml.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/drift.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const MAX_NAME_CHARS = 150;
+/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500;
+const MAX_REPORTED_BYTES = 64 * 1024;
+/**
+ * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
+ * parts are added when these parts are replaced, because other processes may change the files until then.
+ */
+async function recordDriftOfKept(deployment, parts) {
+    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
+}
+/**
+ * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
+ * the earlier entries of these parts. Throws the reason for a cancellation.
+ */
+async function recordDrift(deployment, places) {
+    const { record } = deployment;
+    const { drift: known = [] } = record.facts;
+    const found = [];
+    for (const place of places)
+        found.push(driftEntryOf(deployment, place, await deployment.drift.of(place)) ?? []);
+    const names = new Set(places.map(placeName));
+    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
+    if (drift.length + known.length > 0)
+        await record.update({ drift: bounded(drift) });
+}
+/** Warns, in one line, of the differences that the report lists. */
+function warnOfDrift({ record, tools }) {
+    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
+    if (differing.length > 0)
+        tools.log.warning(describeDrift(differing));
+}
+function driftEntryOf({ layout }, place, difference) {
+    const installed = findInstalled(readInstalled(layout), place);
+    const named = { shelf: place.shelf, id: place.id, ...directoryIn(place), version: installed?.version ?? null };
+    if (difference === undefined)
+        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
+    if (!isModified(difference))
+        return undefined;
+    const { instead } = difference;
+    const none = { added: [], removed: [], changed: [] };
+    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
+}
+/** Adds to the report which snapshots contain the modified trees that were replaced. */
+async function noteModifiedSnapshots({ deployment, results }) {
+    const { record } = deployment;
+    const drift = record.facts.drift?.map(entry => {
+        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
+        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
+        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
+    });
+    if (drift?.some(({ snapshot }) => snapshot !== undefined))
+        await record.update({ drift });
+}
+function bounded(entries) {
+    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
+    return entries.map(({ omitted: before = 0, ...entry }) => {
+        let omitted = before;
+        const take = (paths) => {
+            const taken = paths.filter(path => {
+                if (room <= 0)
+                    return false;
+                const size = Buffer.byteLength(JSON.stringify(path));
+                if (size > bytes)
+                    return false;
+                room -= 1;
+                bytes -= size;
+                return true;
+            });
+            omitted += paths.length - taken.length;
+            return taken;
+        };
+        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
+        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
+    });
+}
+/** Returns the sentence about these differences for the log. */
+function describeDrift(entries) {
+    const { names, more } = listDrift(entries);
+    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+    return `Files on this host differ from what was installed: ${listed}${more}.`;
+}
+const PLUGIN_YAML = 'plugin.yaml';
+const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
+/**
+ * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
+ * files. The tree must have come from the same bytes, with the same keep-paths and `plugin.sig`, and no file may be
+ * missing or changed. Returns undefined otherwise, or if only an extraction could show whether the trees are the same.
+ */
+async function findIntactTree(deployment, { previous: { installed }, ...part }, { origin, sha256 }) {
+    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
+        return undefined;
+    if (!isSameList(installed.keep_paths, deployment.keepPaths))
+        return undefined;
+    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
+    const { shelf, id, directory } = part;
+    const place = { shelf, id, directory };
+    if (find === undefined || !(await isTreeIntact(deployment, place)))
+        return undefined;
+    const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined };
+    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
+}
+/** True if an intact tree has a regular file at this path. */
+function hasRegularFile({ find }, path) {
+    return (find(path)?.kind ?? 'link') !== 'link';
+}
+/**
+ * Turns a part into one that stays in its place, if its new tree is already installed there: nothing is missing or
+ * changed, and the plugin's signature covers no added file. Returns any other part as it is.
+ */
+async function keepIfIntact(deployment, part, origin) {
+    const { installed } = part.previous;
+    if (installed === undefined || !isFrom(installed, origin))
+        return part;
+    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
+    if (!isSame || !(await isTreeIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
+        return part;
+    const { staged: _, tree: __, ...facts } = part;
+    return { ...facts, intact: identityOf(installed) };
+}
+/** True if every recorded file is installed as it was recorded. Added files do no harm. */
+async function isTreeIntact(deployment, place) {
+    const drift = await deployment.drift.of(place);
+    return drift !== undefined && isOnlyAdded(drift);
+}
+/**
+ * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
+ * the plugin.
+ */
+async function isAddedToSigned({ layout, keepPaths }, part) {
+    const shipped = pathsOf(part.tree.files);
+    if (!SIGNED.every(path => shipped.has(path)))
+        return false;
+    const pluginYaml = readPluginYaml(part.staged);
+    if (!needsPluginSig(pluginYaml))
+        return false;
+    const isKept = isBelow(withListed(installPath(layout, part), keepPaths));
+    const found = await signedFiles(installPath(layout, part), pluginYaml);
+    return found.some(path => !shipped.has(path) && !isKept(path));
+}
+/** True if a record lists the files, modes and symlinks of this part, and no others. */
+function isRecordedTree({ layout, keepPaths }, part, installed) {
+    const record = readTreeRecord(layout, installed);
+    if (record === undefined)
+        return false;
+    const items = itemsOf(part.tree, withListed(part.staged, keepPaths));
+    for (const recorded of record)
+        if (!isUnchangedItem(recorded, items.next().value))
+            return false;
+    return items.next().done === true;
+}
+function isUnchangedItem(recorded, item) {
+    return ['path', 'sha256', 'kind', 'content'].every(key => recorded[key] === item?.[key]);
+}
+async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
+    const { pluginSecretKey } = request;
+    const installed = installPath(layout, place);
+    // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
+    if (withListed(installed, keepPaths).includes(PLUGIN_YAML))
+        return undefined;
+    if (tree.find(PLUGIN_YAML) === undefined)
+        return tree;
+    try {
+        const pluginYaml = readRecordedYaml(installed, tree.find);
+        if (pluginYaml === undefined)
+            return undefined;
+        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
+        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
+    }
+    catch (error) {
+        if (isSystemError(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
+function readRecordedYaml(installed, find) {
+    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    return isRecorded ? parsePluginYaml(text) : undefined;
+}
+/** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */
+function orIfUnreadable(otherwise, read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        if (error instanceof TreeRecordDamage || isSystemError(error))
+            return otherwise;
+        throw error;
+    }
+}
+function isSameList(recorded, asked) {
+    return JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/settings.js
@@ -33634,7 +33902,7 @@ async function refuse(subject, request, { error, tools }) {
     const { code, message } = error;
     const end = buildEnd(at, { outcome: 'failed', error: { code, message, step: null } });
     const onKnown = (closed) => tools.observer.onEnded({ ...closed, error });
-    const host = isRehearsal ? undefined : hostFor({ ...request, sender }, tools);
+    const host = isRehearsal ? undefined : hostFor({ ...request, sender }, subject.named(request), tools);
     if (host === undefined || !isDirectorySync(host.layout.root))
         return { ...(await closeUntouched({ ...tools, sender }, { record, end }, onKnown)), plannedSteps: [], error };
     const known = await recoverBeforeRefusal(host, end);
@@ -33644,10 +33912,11 @@ async function refuse(subject, request, { error, tools }) {
     return { ...closed, error };
 }
 /** Returns the host that a request names; undefined without a project root. */
-function hostFor({ projectRoot, allowSharedRoot = false, hostConfig, keepReports, sender }, tools) {
-    return projectRoot === undefined
-        ? undefined
-        : hostContextOf(tools, { projectRoot, allowSharedRoot, hostConfig, keepReports, sender });
+function hostFor({ projectRoot, allowSharedRoot = false, hostConfig, keepReports, sender }, { slug, id }, tools) {
+    if (projectRoot === undefined)
+        return undefined;
+    const address = { projectRoot, allowSharedRoot, hostConfig, keepReports, sender };
+    return hostContextOf(tools, { ...address, ids: () => [slug, id] });
 }
 function factsOf(subject, request, { deploymentId, now, runner }) {
     return {
@@ -34620,167 +34889,6 @@ function whyDefaultPlan({ kind, slug }, hostConfig) {
     if (hasCheck)
         return `${start}, then checks its health, because ${file} has ${check} but no supervisor.`;
     return `${start}, and does nothing else, because ${file} has neither a supervisor nor ${check}.`;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/ready.js
-
-
-
-
-
-
-/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems found. */
-function readyPlan(plan, hostConfig, bind) {
-    const { value: bound, problems } = collectProblems(() => bind(plan));
-    const needs = checkPlanNeeds(plan, hostConfig);
-    if (bound === undefined || needs.problems.length > 0)
-        throw new PlanError([...problems, ...needs.problems]);
-    return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
-}
-/**
- * Finds the needs of a refused plan that the host config does not meet, as far as the plan can be read. Ignores a
- * health check without `plugin` if an installing step cannot be read, because such a check concerns everything that the
- * plan installs.
- */
-function needsProblems({ steps, hidesInstall }, hostConfig) {
-    const isKnown = (step) => !(hidesInstall && step.action === 'healthcheck' && !('plugin' in step));
-    return [...checkPlanNeeds({ steps: steps.filter(isKnown) }, hostConfig).problems];
-}
-/**
- * Checks the templates that a plan takes from the artifact. Each must be a regular file of the artifact. None may be at
- * or below a kept path, because the host's own file would be read instead. `hasFile` receives the `from` of a step.
- * Throws PlanError `invalid_plan`.
- */
-function verifyTemplates(steps, keepPaths, hasFile) {
-    const problems = steps.flatMap(step => {
-        if (step.action !== 'write_env')
-            return [];
-        const path = step.from.split('/').slice(2).join('/');
-        const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`));
-        if (kept === undefined && hasFile(step.from))
-            return [];
-        const reason = kept === undefined
-            ? 'which is not a regular file of the version to install'
-            : `which keep-paths (${kept}) leaves to the host`;
-        return [stepProblem(step, `from names ${step.from}, ${reason}`)];
-    });
-    if (problems.length > 0)
-        throw new PlanError(problems);
-}
-/**
- * Compares a plan's steps with the host config before any step runs, so that none silently does nothing. Start, stop
- * and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its command. A
- * notify without its command is skipped, because plans made elsewhere name their own events. The timeout of a
- * healthcheck must be longer than the `stable_for` of each probe, or the step could never pass.
- */
-function checkPlanNeeds(plan, hostConfig) {
-    const check = new NeedsCheck(plan.steps, hostConfig);
-    const answers = plan.steps.map(step => ({ step, answer: check.answerTo(step) }));
-    const problems = answers.flatMap(({ step, answer }) => answer.type === 'refused' ? [stepProblem(step, `${step.action} ${answer.reason}`)] : []);
-    return { problems, skipped: answers.filter(({ answer }) => answer.type === 'skip').map(({ step }) => step) };
-}
-const READY = { type: 'ready' };
-class NeedsCheck {
-    #hostConfig;
-    #installedIds;
-    constructor(steps, hostConfig) {
-        this.#hostConfig = hostConfig;
-        this.#installedIds = steps.filter(isInstallStep).map(installedId);
-    }
-    answerTo(step) {
-        if (isMarkerStep(step) || isInstallStep(step))
-            return READY;
-        switch (step.action) {
-            case 'start':
-            case 'stop':
-            case 'restart':
-                return this.#supervised('a supervisor (systemd, docker or kubernetes; "supervisor: none" skips such steps)');
-            case 'healthcheck':
-                return this.#healthcheckAnswer(step);
-            case 'provision':
-                return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`);
-            case 'notify':
-                return this.#hostConfig?.notify.has(step.event) ? READY : { type: 'skip' };
-            case 'write_env':
-                return READY;
-        }
-    }
-    #supervised(need) {
-        if (this.#hostConfig?.supervisor === undefined)
-            return this.#lack(need);
-        return this.#hostConfig.supervisor === 'none' ? { type: 'skip' } : READY;
-    }
-    /** A healthcheck without `plugin` checks everything that the plan installs. */
-    #healthcheckAnswer(step) {
-        const ids = step.plugin === undefined ? this.#installedIds : [step.plugin];
-        const unchecked = ids.filter(id => this.#checkOf(id) === undefined);
-        if (ids.length === 0 || unchecked.length > 0) {
-            const checks = unchecked.map(id => `plugins.${id}.healthcheck`).join(' and ');
-            const needs = ['a supervisor ("supervisor: none" skips such steps)', ...(checks === '' ? [] : [checks])];
-            const answer = this.#supervised(needs.join(' or '));
-            if (answer.type !== 'ready')
-                return answer;
-        }
-        return this.#timeAnswer(ids, step.timeoutSeconds);
-    }
-    #timeAnswer(ids, timeoutSeconds) {
-        const stableFor = (id) => this.#checkOf(id)?.stableForSeconds ?? 0;
-        const slow = ids.find(id => stableFor(id) >= timeoutSeconds);
-        if (slow === undefined)
-            return READY;
-        const canRaise = stableFor(slow) < MAX_HEALTHCHECK_SECONDS;
-        const remedy = canRaise ? 'Raise the timeout, or lower stable_for' : 'Lower stable_for';
-        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). ${remedy}`;
-        return { type: 'refused', reason };
-    }
-    #checkOf(id) {
-        return this.#hostConfig?.plugins.get(id)?.healthcheck;
-    }
-    #lack(need) {
-        const file = this.#hostConfig?.file;
-        const where = file === undefined ? 'the host-config input names no file' : `${file} has no such entry`;
-        return { type: 'refused', reason: `needs ${need} in the host config, but ${where}` };
-    }
-}
-/**
- * Refuses a systemd or Docker template that is only `{id}` (in systemd, perhaps with a suffix such as `.service`), if
- * the project uses it for an id without its own row under `plugins`. The project's publisher would choose the service,
- * and could choose the id `sshd`. Throws ConfigError `invalid_host_config`.
- */
-function verifyServiceNames(config, use) {
-    const template = config && bareTemplateOf(config);
-    if (config === undefined || template === undefined)
-        return;
-    const open = new Set(idsUsing(config, use).filter(id => !config.plugins.has(id)));
-    if (open.size === 0)
-        return;
-    const { key, value, granted } = template;
-    const ids = `${open.size === 1 ? 'id' : 'ids'} ${listNames([...open])}`;
-    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ${ids}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} ${open.size === 1 ? 'for this id' : 'for each of these ids'}. Nothing was installed.`);
-}
-function bareTemplateOf({ supervisor, systemd, docker }) {
-    if (supervisor === 'systemd' && /^\{id\}(?:\.[a-z]+)?$/.test(systemd.unit))
-        return { key: 'systemd.unit', value: systemd.unit, granted: 'unit' };
-    if (supervisor === 'docker' && docker.container === '{id}')
-        return { key: 'docker.container', value: docker.container, granted: 'container' };
-    return undefined;
-}
-/** Returns the ids of the services that steps and removals use, excluding the project's unit. */
-function idsUsing(config, { steps, removedIds }) {
-    const installedIds = steps.filter(isInstallStep).map(installedId);
-    const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined;
-    const used = steps.flatMap(step => {
-        switch (step.action) {
-            case 'start':
-            case 'stop':
-            case 'restart':
-            case 'healthcheck':
-                return step.plugin === undefined ? (hasProjectUnit ? [] : installedIds) : [step.plugin];
-            default:
-                return [];
-        }
-    });
-    return [...used, ...removedIds];
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/plan.js
@@ -40069,7 +40177,8 @@ async function runPostStep(readInputs, flows, subject) {
         // A cancel changes nothing here: a recovery is completed now or repeated later.
         step.ignoreCancel();
         const tools = step.deploymentTools(inputs.connection, flows);
-        const host = hostFor({ ...request, sender: subject.sender(request, tools) }, tools);
+        const sender = subject.sender(request, tools);
+        const host = hostFor({ ...request, sender }, subject.named(request), tools);
         if (host === undefined)
             return;
         step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }));
@@ -43629,7 +43738,7 @@ function git_tree_unreadable() {
     return new ArtifactError('bad_response', 'git ended before it had printed every file of the commit: nothing was installed. Run again; if that does not help, ask the publisher.');
 }
 /** The maximum size of a record: the mode, type, id and size before the path take less than 256 bytes. */
-const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
+const git_tree_MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
 /**
  * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
@@ -43664,7 +43773,7 @@ async function* recordsOf(stdout) {
             yield text.subarray(0, end);
             text = text.subarray(end + 1);
         }
-        if (text.length > MAX_RECORD_BYTES)
+        if (text.length > git_tree_MAX_RECORD_BYTES)
             throw unsafeEntry(text.subarray(0, 200).toString('latin1'), `has a path of more than ${MAX_PATH_BYTES} bytes`);
         rest = Buffer.from(text);
     }
@@ -45562,10 +45671,10 @@ function findUnrecorded({ root }, rows) {
     const isFirst = (directory, index) => known.findIndex(other => isSamePath((0,external_node_path_namespaceObject.join)(root, other), (0,external_node_path_namespaceObject.join)(root, directory))) === index;
     const found = known
         .filter(isFirst)
-        .flatMap(directory => (pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? directoriesIn(root, directory) : []));
+        .flatMap(directory => (pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? status_directoriesIn(root, directory) : []));
     return found.filter(path => !recorded.some(part => pathBelow((0,external_node_path_namespaceObject.join)(root, path), part) !== undefined)).toSorted();
 }
-function directoriesIn(root, directory) {
+function status_directoriesIn(root, directory) {
     const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, directory), { withFileTypes: true });
     return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`);
 }
