@@ -77,6 +77,23 @@ describe('the concurrency group of each job that deploys', () => {
   })
 })
 
+describe('the name of a host in reports', () => {
+  const pages = ['README.md', 'project/README.md', 'rollback/README.md', 'docs/fleets.md']
+  const texts = [...WORKFLOWS.map(({ text }) => text), ...pages.flatMap(page => shown('yaml', page))]
+  const steps = texts.flatMap(text => [
+    ...text.matchAll(/uses: OWNER\/hub-deploy(?:\/(?:rollback|project))?@v1.*\n(?: {8,}.*\n)+/g),
+  ])
+
+  it('is in every step that changes a host, because two names would make two hosts of it', () => {
+    const nameless = steps.filter(([step]) => !/^ +(?:host-id: |dry-run: true)/m.test(step))
+    assert.deepEqual(
+      nameless.map(([step]) => step),
+      [],
+    )
+    assert.ok(steps.length >= 9, String(steps.length))
+  })
+})
+
 for (const { name, text } of sampled(workflowsOf(DEPLOY), 2)) {
   describe(name, () => {
     it('deploys with its own inputs', async () => {
