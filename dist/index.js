@@ -17225,6 +17225,10 @@ function listNames(names) {
 function asSentence(text) {
     return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
 }
+/** Quotes a word for a shell, if that is necessary. */
+function shellWord(word) {
+    return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
 const UNITS = ['kB', 'MB', 'GB'];
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
 /** A number of at least this size rounds to 10 or more and is shown without a decimal. */
@@ -20414,11 +20418,18 @@ function makeRoot(root) {
     catch (error) {
         if (errnoOf(error) === 'EEXIST')
             return false;
-        if (errnoOf(error) !== 'ENOENT')
+        const why = NOT_MADE.get(errnoOf(error));
+        if (why === undefined)
             throw error;
-        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`);
+        const owner = `-o ${process.getuid?.()} -g ${process.getgid?.()}`;
+        throw new DeploymentError('host_not_writable', `project-root ${root} does not exist, and ${why}. If the path is right, run this as root: install -d ${owner} -m 755 ${shellWord(root)}`, { cause: error });
     }
 }
+/** Why a root could not be made. */
+const NOT_MADE = new Map([
+    ['ENOENT', 'neither does its parent directory'],
+    ['EACCES', "this runner's user may not create it"],
+]);
 /** Moving a directory to another parent requires write access to the directory itself. */
 function requireMovable(place) {
     const found = lstatIfPresentSync(place);
@@ -36571,8 +36582,8 @@ function requireInPlace(layout, destinations) {
     const names = new Set(moves.map(({ target, old }) => `${placePath(target)} in place of ${placePath(old)}`));
     const folders = new Set(moves.map(({ to }) => (0,external_node_path_namespaceObject.dirname)(to)));
     const commands = [
-        ...[...folders].filter(path => !pathExistsSync(path)).map(path => `mkdir -p ${quoted(path)}`),
-        ...moves.map(({ from, to }) => `mv -${pathExistsSync(to) ? 'i' : ''}T ${quoted(from)} ${quoted(to)}`),
+        ...[...folders].filter(path => !pathExistsSync(path)).map(path => `mkdir -p ${shellWord(path)}`),
+        ...moves.map(({ from, to }) => `mv -${pathExistsSync(to) ? 'i' : ''}T ${shellWord(from)} ${shellWord(to)}`),
     ];
     throw new DeploymentError('place_taken', `This run would use ${listAll([...names])}, but no run moves what is installed or its settings. Nothing was changed. Either ${KEEP_PREVIOUS[first.chosenBy]}, or run these commands and then run this again: ${commands.join(' && ')}`);
 }
@@ -36591,10 +36602,6 @@ function movesTo(layout, { target, chosenBy, origin }) {
         { from: settingsPath(layout, old), to: settingsPath(layout, target) },
     ];
     return paths.filter(({ from }) => pathExistsSync(from)).map(path => ({ old, target, chosenBy, ...path }));
-}
-/** Quotes a path for a shell, if that is necessary. */
-function quoted(path) {
-    return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
 /** A directory that the operator chose may lead out of the root through a symlink, and so may `plugins`. */
 function requireInside(layout, { target: { directory }, chosenBy }) {

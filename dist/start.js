@@ -97,6 +97,10 @@ function listNames(names) {
 function asSentence(text) {
     return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
 }
+/** Quotes a word for a shell, if that is necessary. */
+function shellWord(word) {
+    return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
 const UNITS = (/* unused pure expression or super */ null && (['kB', 'MB', 'GB']));
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
 /** A number of at least this size rounds to 10 or more and is shown without a decimal. */

@@ -51,6 +51,11 @@ export function asSentence(text: string): string {
   return /[.!?]["')]?$/.test(text) ? text : `${text}.`
 }
 
+/** Quotes a word for a shell, if that is necessary. */
+export function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
+}
+
 const UNITS = ['kB', 'MB', 'GB'] as const
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000]
 /** A number of at least this size rounds to 10 or more and is shown without a decimal. */

@@ -2,7 +2,7 @@ import { realpathSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY, pluginsDirectorySchema } from '../../core/identifiers.ts'
-import { listAll } from '../../core/text.ts'
+import { listAll, shellWord } from '../../core/text.ts'
 import { isSamePath, pathBelow } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placeName, placeOf, placePath, settingsPath } from './layout.ts'
@@ -54,8 +54,8 @@ export function requireInPlace(layout: Layout, destinations: readonly Destinatio
   const names = new Set(moves.map(({ target, old }) => `${placePath(target)} in place of ${placePath(old)}`))
   const folders = new Set(moves.map(({ to }) => dirname(to)))
   const commands = [
-    ...[...folders].filter(path => !pathExistsSync(path)).map(path => `mkdir -p ${quoted(path)}`),
-    ...moves.map(({ from, to }) => `mv -${pathExistsSync(to) ? 'i' : ''}T ${quoted(from)} ${quoted(to)}`),
+    ...[...folders].filter(path => !pathExistsSync(path)).map(path => `mkdir -p ${shellWord(path)}`),
+    ...moves.map(({ from, to }) => `mv -${pathExistsSync(to) ? 'i' : ''}T ${shellWord(from)} ${shellWord(to)}`),
   ]
   throw new DeploymentError(
     'place_taken',
@@ -87,11 +87,6 @@ function movesTo(layout: Layout, { target, chosenBy, origin }: Destination): Nee
     { from: settingsPath(layout, old), to: settingsPath(layout, target) },
   ]
   return paths.filter(({ from }) => pathExistsSync(from)).map(path => ({ old, target, chosenBy, ...path }))
-}
-
-/** Quotes a path for a shell, if that is necessary. */
-function quoted(path: string): string {
-  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`
 }
 
 /** A directory that the operator chose may lead out of the root through a symlink, and so may `plugins`. */

@@ -3,7 +3,7 @@ import { accessSync, constants, type Stats, statSync, writeFileSync } from 'node
 import { basename, dirname, join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { asSentence } from '../../core/text.ts'
+import { asSentence, shellWord } from '../../core/text.ts'
 import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
@@ -135,13 +135,22 @@ function makeRoot(root: string): boolean {
     return true
   } catch (error) {
     if (errnoOf(error) === 'EEXIST') return false
-    if (errnoOf(error) !== 'ENOENT') throw error
+    const why = NOT_MADE.get(errnoOf(error))
+    if (why === undefined) throw error
+    const owner = `-o ${process.getuid?.()} -g ${process.getgid?.()}`
     throw new DeploymentError(
       'host_not_writable',
-      `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`,
+      `project-root ${root} does not exist, and ${why}. If the path is right, run this as root: install -d ${owner} -m 755 ${shellWord(root)}`,
+      { cause: error },
     )
   }
 }
+
+/** Why a root could not be made. */
+const NOT_MADE: ReadonlyMap<string | undefined, string> = new Map([
+  ['ENOENT', 'neither does its parent directory'],
+  ['EACCES', "this runner's user may not create it"],
+])
 
 /** Moving a directory to another parent requires write access to the directory itself. */
 function requireMovable(place: string): void {

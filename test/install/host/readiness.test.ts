@@ -82,6 +82,24 @@ describe('prepareHost', () => {
     assert.deepEqual(log.lines, [])
   })
 
+  it('says that a root is missing, and prints the command that makes it', async t => {
+    const folder = temporaryDirectory(t)
+    const [above, parent] = [join(folder, 'no/the app'), join(folder, 'srv')]
+    mkdirSync(parent, { mode: 0o555 })
+    const ours = `install -d -o ${process.getuid?.()} -g ${process.getgid?.()} -m 755`
+    await assert.rejects(prepareHost({ layout: layoutOf(above), sharedRoot: { isAllowed: false } }, collectLog()), {
+      code: 'host_not_writable',
+      message: `project-root ${above} does not exist, and neither does its parent directory. If the path is right, run this as root: ${ours} '${above}'`,
+    })
+    if (process.getuid?.() === 0) return
+    const message = /app does not exist, and this runner's user may not create it\. .* -m 755 \/.*srv\/app$/
+    const denied = prepareHost(
+      { layout: layoutOf(join(parent, 'app')), sharedRoot: { isAllowed: false } },
+      collectLog(),
+    )
+    await assert.rejects(denied, { code: 'host_not_writable', message })
+  })
+
   const unusable: Record<string, (folder: string) => string> = {
     'a root whose parent is missing': folder => join(folder, 'no', 'app'),
     'a root that is a file': folder => {
