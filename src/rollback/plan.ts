@@ -25,7 +25,7 @@ import {
 import { PLUGIN_YAML } from '../install/steps/drift.ts'
 import { readPluginYaml } from '../install/steps/plugin-sig.ts'
 import type { TreeDifference } from '../install/trees/compare.ts'
-import { compareRecorded, isModified } from '../install/trees/drift.ts'
+import { compareRecorded, isAsRetained } from '../install/trees/drift.ts'
 import { identityOf, openTreeRecord, TreeRecordDamage } from '../install/trees/record.ts'
 import type { RunningRollback } from './deployment.ts'
 import { damagedRecord, modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
@@ -258,10 +258,17 @@ async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored
     throw error instanceof TreeRecordDamage ? damagedRecord(root, error.message) : error
   })
   if (difference === undefined) throw unrecorded(root)
-  if (isModified(difference)) throw modifiedSnapshot(root, differenceInWords(difference))
+  const added = retained.modified ? difference.added : []
+  if (!isAsRetained(retained, difference)) {
+    const counted = added.length > 0 ? { ...difference, added: [] } : difference
+    throw modifiedSnapshot(root, differenceInWords(counted))
+  }
   const restored = `${placeName(part)} ${part.version}`
+  const unchecked = added.length === 0 ? '' : ` Nothing is known of the added files: ${listNames(added)}.`
   if (retained.modified)
-    tools.log.warning(`${restored} contains changes that were made on this host, and is restored with them.`)
+    tools.log.warning(
+      `${restored} contains changes that were made on this host, and is restored with them.${unchecked}`,
+    )
   else tools.log.did(`${restored} as it was installed`)
 }
 

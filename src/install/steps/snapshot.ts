@@ -1,5 +1,6 @@
 import { dirname, join, relative } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
+import { listNames } from '../../core/text.ts'
 import { justAppeared, type PlannedMove } from '../changes/move.ts'
 import { makeOpenDirectorySync, makePrivateDirectories, syncDirectory } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
@@ -10,7 +11,7 @@ import { dropShipped, findKeptPaths, nextSnapshotName } from '../host/snapshots.
 import { requireMovableTree, requireSwitchable } from '../host/switchable.ts'
 import type { Deployment } from '../transaction/record.ts'
 import { describeTree, findStrayCaches, type TreeDifference } from '../trees/compare.ts'
-import { compareRecorded, isModified, isSameDifference, noteDrift } from '../trees/drift.ts'
+import { compareRecorded, isAsRetained, isModified, isOnlyAdded, isSameDifference, noteDrift } from '../trees/drift.ts'
 import { identityOf, readTreeRecord, type TreeIdentity, writeTreeRecord } from '../trees/record.ts'
 import type { NewPart, RetainedPart, ReturningPart, StepContext } from './context.ts'
 import { recordDrift } from './drift.ts'
@@ -38,7 +39,7 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
   const recorded = identityOf(retained)
   const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded }
   const difference = await compareRecorded(layout, tree, { signal: tools.signal })
-  const isChanged = difference === undefined || isModified(difference)
+  const isChanged = difference === undefined || !isAsRetained(retained, difference)
   if (isChanged || (await listCaches(context, part, staged)).length > 0) throw justModified(snapshot)
   if (caches.length > 0)
     tools.log.info(`Bytecode caches in ${snapshot} that were not installed, and are not restored: ${caches.length}.`)
@@ -184,10 +185,11 @@ export async function noteLeaving(context: Replacing, place: Place): Promise<voi
 
 /**
  * Compares a tree again after it was moved to `root`, because other processes could write to the tree until then. Notes
- * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
- * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. The identity
- * also has no tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not
- * compared although this action installed it. Throws only the reason for a cancellation, and file system errors.
+ * and reports how the tree differs from what was installed. If the tree differs, returns its identity; otherwise returns
+ * undefined. The identity is about the installed files, as they are now: nothing vouches for files that were added on
+ * this host, so they cannot keep this version from being restored. The identity has no tree digest if the tree is not a
+ * directory or, after a warning, if it cannot be read or was not compared although this action installed it. Throws only
+ * the reason for a cancellation, and file system errors.
  */
 export async function identifyReplaced(
   context: Replacing,
@@ -207,14 +209,16 @@ export async function identifyReplaced(
     return { tree_digest: null }
   }
   if (!isModified(drift)) return undefined
-  if (drift.instead !== undefined) return { tree_digest: null }
+  if (drift.instead !== undefined || identity === undefined) return { tree_digest: null }
+  if (isOnlyAdded(drift)) return identityOf(identity)
   try {
-    const record = (identity && readTreeRecord(layout, identity)) ?? []
-    const items = await describeTree({ root, keepPaths }, record, tools.signal)
-    if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)
-    tools.log.warning(
-      `The snapshot of ${placePath(place)} has no record of its files, because too many bytes were added or changed.`,
-    )
+    const record = readTreeRecord(layout, identity) ?? []
+    const { items, unread } = await describeTree({ root, keepPaths }, record, tools.signal)
+    if (unread.length > 0)
+      tools.log.warning(
+        `The snapshot of ${placePath(place)} contains changed files whose bytes were not read, so a rollback compares only their size and times: ${listNames(unread)}.`,
+      )
+    return await writeTreeRecord(layout, items, tools.signal)
   } catch (error) {
     tools.signal.throwIfAborted()
     tools.log.warning(

@@ -1,7 +1,9 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { posix } from 'node:path'
 import { foldedKey } from '../../core/archive/planned-tree.ts'
+import { errnoOf } from '../../core/errors.ts'
 import { isBelow } from '../../core/identifiers.ts'
+import { bytesInWords } from '../../core/text.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { isFoundOtherwise, isSamePath, withListed } from '../files/spelling.ts'
 import { FileDigester, TimeSlice } from '../files/time-slice.ts'
@@ -204,13 +206,13 @@ export async function isAsRecorded(recorded: RecordedItem, found: FoundItem, tre
   return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree))
 }
 
-/** True if a file has the bytes of the recorded file. Reads the file only if the sizes are equal. */
+/** True if a file has the bytes of the recorded file. Reads the file only if these are known and the sizes are equal. */
 export async function hasSameBytes(
   recorded: RecordedItem,
   found: FoundItem,
   { root, digester }: ReadableTree,
 ): Promise<boolean> {
-  if (recorded.content !== found.content) return false
+  if (recorded.content !== found.content || recorded.sha256 === undefined) return false
   try {
     return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256
   } catch (error) {
@@ -312,43 +314,59 @@ function cacheOf(path: string): string {
   return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__')
 }
 
-/** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
+/** The limit for reading the changed files of a tree, in bytes: a service may have made one of them a terabyte long. */
 const MAX_BYTES = 256 * 1024 * 1024
-/** The minimum number of bytes that each unrecorded file or symlink counts as. */
-const BYTES_PER_FILE = 1024
 /** The number of symlinks in a chain that an archive may contain. */
 const MAX_LINKS = 40
 
+/** What is now at the recorded paths of a tree. */
+interface TreeDescription {
+  /** In order. An item whose bytes were not read has no digest: only its size and stamp identify it. */
+  readonly items: RecordedItem[]
+  /** The files whose bytes were not read, each with the reason. */
+  readonly unread: string[]
+}
+
 /**
- * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
- * unrecorded files, and those whose size or stamp differs from the record. Returns undefined if these files would
- * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
- * the returned file that it leads to, if there is one. Throws any error from reading the record, the system's error,
- * and the signal's reason once the signal is aborted.
+ * Describes what is now at the recorded paths of a tree, without keep-paths. Leaves out everything else, which was added
+ * on this host: nothing vouches for it, and it may be of any kind, number and size. Reads only files whose size or stamp
+ * differs from the record, and not those that exceed the limit or cannot be read. Follows no symlink on the disk: a
+ * symlink gets the digest of the returned file that it leads to, if there is one. Throws any error from reading the
+ * record, the system's error, and the signal's reason once the signal is aborted.
  */
 export async function describeTree(
   { root, keepPaths }: HostTree,
   record: Iterable<RecordedItem>,
   signal?: AbortSignal,
-): Promise<RecordedItem[] | undefined> {
+): Promise<TreeDescription> {
   let room = MAX_BYTES
-  const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), [] as RecordedItem[]]
+  const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
+  const [items, unread]: [RecordedItem[], string[]] = [[], []]
+  const read = async ({ path, content }: FoundItem): Promise<string | undefined> => {
+    const size = Number(content)
+    if (size > room) {
+      unread.push(`${path} (${bytesInWords(size)}: the changed files have more than ${bytesInWords(MAX_BYTES)})`)
+      return undefined
+    }
+    room -= size
+    try {
+      return await digester.sha256(`${root}/${path}`, size)
+    } catch (error) {
+      signal?.throwIfAborted()
+      unread.push(`${path} (${errnoOf(error)})`)
+      return undefined
+    }
+  }
   for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
     if (slice.isOver()) await slice.giveBack()
-    if (found === undefined || (recorded === undefined && isCache(found.path))) continue
-    const known = knownDigest(recorded, found)
-    const size = isFile(found) && known === undefined ? Number(found.content) : 0
-    room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size
-    // Two names that are not UTF-8 may look equal, and no record contains a path twice.
-    if (room < 0 || found.path === items.at(-1)?.path) return undefined
-    const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined
-    items.push({ ...found, sha256 })
+    if (recorded === undefined || found === undefined) continue
+    items.push({ ...found, sha256: isFile(found) ? (knownDigest(recorded, found) ?? (await read(found))) : undefined })
   }
-  return withLinkedDigests(items)
+  return { items: withLinkedDigests(items), unread }
 }
 
-function knownDigest(recorded: RecordedItem | undefined, { content, stamp }: FoundItem): string | undefined {
-  return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined
+function knownDigest(recorded: RecordedItem, { content, stamp }: FoundItem): string | undefined {
+  return recorded.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined
 }
 
 function withLinkedDigests(items: readonly RecordedItem[]): RecordedItem[] {

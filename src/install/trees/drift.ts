@@ -18,7 +18,7 @@ import {
   treeRecordPath,
 } from '../host/layout.ts'
 import { findInstalled, readInstalled } from '../host/record.ts'
-import type { InstalledRow } from '../host/rows.ts'
+import type { InstalledRow, SnapshotRow } from '../host/rows.ts'
 import { readStateFileSync } from '../host/state-file.ts'
 import { compareTree, isAsRecorded, type ScannedTree, type TreeDifference, TreeStamps } from './compare.ts'
 import {
@@ -119,8 +119,9 @@ export async function compareRecorded(
   return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal))
 }
 
+/** Keeps the stamp of a file whose bytes were not read when it was recorded: nothing else identifies the file. */
 function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem, undefined> {
-  for (const item of record) yield { ...item, stamp: undefined }
+  for (const item of record) yield item.sha256 === undefined ? item : { ...item, stamp: undefined }
 }
 
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
@@ -238,6 +239,14 @@ export function isSameDifference(one: TreeDifference | undefined, other: TreeDif
 /** True if there is no difference except added files. */
 export function isOnlyAdded({ removed, changed, instead }: Omit<TreeDifference, 'added'>): boolean {
   return instead === undefined && removed.length + changed.length === 0
+}
+
+/**
+ * True if a snapshot that was compared with its record is as it was retained. The record of a modified snapshot leaves
+ * out the files that were added on this host, so added files do not count there.
+ */
+export function isAsRetained({ modified }: Pick<SnapshotRow, 'modified'>, difference: TreeDifference): boolean {
+  return modified ? isOnlyAdded(difference) : !isModified(difference)
 }
 
 /** Describes the number of added files; `isLeast` says that further ones were not counted. */

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, existsSync, mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { type ActionResult, runAction } from '../../../local/runner.ts'
-import { whyLeftToCi } from '../../extent.ts'
+import { sampled, whyLeftToCi } from '../../extent.ts'
 import { acceptedReports, assertNothingStrays, commandsIn, listHost, readLocalReport } from '../harness/evidence.ts'
 import {
   installedRow,
+  openInstalled,
   openRetainingHost,
   openStage,
   planWith,
@@ -210,6 +212,89 @@ describe('a rollback', () => {
       ['2.0.0\n', '1.0.0\n'],
     )
     assert.deepEqual(installedRow(stage).snapshots[0]?.kept_paths, ['etc/local.conf'])
+  })
+})
+
+const SOURCE = 'src/main.py'
+const RETAINED = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
+/** No path can be longer on Linux, so nothing below such a directory can be reached once the tree has moved deeper. */
+const LONGEST_PATH = 4095
+
+/** What a service leaves in its own tree. */
+const LEFT: Record<string, (tree: string) => void> = {
+  'a file that nobody may read': tree => writeFileSync(join(tree, 'key'), 'k', { mode: 0 }),
+  'a file of a terabyte': tree => {
+    writeFileSync(join(tree, 'cache'), '')
+    truncateSync(join(tree, 'cache'), 2 ** 40)
+  },
+  'two names that are not UTF-8': tree => {
+    for (const byte of [0xfe, 0xff]) writeFileSync(Buffer.concat([Buffer.from(`${tree}/`), Buffer.from([byte])]), '')
+  },
+  'a name with a line break, a pipe and a socket': tree => {
+    writeFileSync(join(tree, 'a\nb'), '')
+    execFileSync('mkfifo', [join(tree, 'pipe')])
+    execFileSync(process.execPath, ['-e', `net.createServer().listen('socket', () => process.exit())`], { cwd: tree })
+  },
+  'more files than are listed': tree => {
+    mkdirSync(join(tree, 'many'))
+    for (let index = 0; index <= 10_000; index++) writeFileSync(join(tree, 'many', String(index)), '')
+  },
+  'directories nested as deeply as possible': tree => {
+    let path = tree
+    while (path.length + 51 <= LONGEST_PATH) path += `/${'d'.repeat(50)}`
+    mkdirSync(path, { recursive: true })
+    writeFileSync(`${tree}/d`, '')
+  },
+}
+
+describe('a version whose service left files in its own tree', () => {
+  /** Installs 1.0.0, and updates it after its tree was changed. */
+  async function openLeft(t: TestContext, change: (tree: string) => void) {
+    const stage = await openInstalled(pluginFiles('1.0.0'))
+    t.after(() => stage.close())
+    const { tree_digest: digest } = installedRow(stage)
+    change(join(stage.root, 'plugins/greeter'))
+    await stage.publish('2.0.0', pluginFiles('2.0.0'))
+    const { exitCode, log } = await stage.deploy({ version: '2.0.0' })
+    assert.equal(exitCode, 0, log)
+    return { stage, log, digest }
+  }
+
+  for (const [name, leave] of sampled(Object.entries(LEFT), 3))
+    it(`can be restored by its name: ${name}`, async t => {
+      const { stage, log, digest } = await openLeft(t, leave)
+      assert.doesNotMatch(log, /has no record of its files/)
+      const [snapshot] = installedRow(stage).snapshots
+      assert.deepEqual([snapshot?.modified, snapshot?.tree_digest], [true, digest])
+      const result = await rollBack(stage, { 'to-version': '1.0.0' })
+      assert.equal(summaryOf(result), 'success true 1.0.0 2.0.0 1.0.0 ', result.log)
+      assert.match(mainOf(stage), /hello from 1\.0\.0/)
+      assert.match(commandsIn(result.log, 'warning').join(), /Nothing is known of the added files: \S/)
+    })
+
+  it('can be restored even if the service still wrote to its log after the switch', async t => {
+    const { stage } = await openLeft(t, tree => writeFileSync(join(tree, 'log'), 'started\n'))
+    appendFileSync(join(stage.root, RETAINED, 'log'), 'stopped\n')
+    const result = await rollBack(stage, { 'to-version': '1.0.0' })
+    assert.equal(summaryOf(result), 'success true 1.0.0 2.0.0 1.0.0 ', result.log)
+  })
+
+  it('is not restored if an installed file was changed later, and the message names that file', async t => {
+    const { stage } = await openLeft(t, tree => writeFileSync(join(tree, 'log'), ''))
+    writeFileSync(join(stage.root, RETAINED, SOURCE), 'print("evil")\n')
+    const { outputs, log } = await rollBack(stage, { 'to-version': '1.0.0' })
+    assert.deepEqual([outputs['error-code'], outputs['changed']], ['snapshot_modified', 'false'], log)
+    assert.match(log, /after it had become a snapshot \(src\/main\.py changed\)/)
+  })
+
+  it('can be restored, with a warning that names the file, if an installed file has become too large to read', {
+    skip: ONLY_IN_CI,
+  }, async t => {
+    const { stage, log } = await openLeft(t, tree => truncateSync(join(tree, SOURCE), 2 ** 40))
+    assert.match(commandsIn(log, 'warning').join(), /bytes were not read, .*: src\/main\.py \(1100 GB: /)
+    const result = await rollBack(stage, { 'to-version': '1.0.0' })
+    assert.equal(summaryOf(result), 'success true 1.0.0 2.0.0 1.0.0 ', result.log)
+    assert.equal(statSync(join(stage.root, 'plugins/greeter', SOURCE)).size, 2 ** 40)
   })
 })
 
