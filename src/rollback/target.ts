@@ -149,7 +149,7 @@ async function choosePart(rollback: RunningRollback, { place, origin, row }: Ins
   if (isAskedVersion(row.version, toVersion) && (await isPlaceIntact(rollback, present)))
     return keepInstalled(rollback, { place, origin, returning: returningVersion(row) })
   const snapshot = chooseSnapshot(rollback, place, row)
-  const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot
+  const { name: _, origin: __, kept_paths: ___, keep_paths: ____, retained_at: _____, ...returning } = snapshot
   return takeRetained(rollback, { place, origin, returning }, snapshot)
 }
 

@@ -17,6 +17,7 @@ import {
   type PlannedMove,
   requireFree,
   syncFolders,
+  syncSetAside,
   tryOpen,
   type Undone,
   undoMove,
@@ -103,6 +104,7 @@ export async function applyChanges(
       } else await make(root, change)
     }
     await syncAndClose(open)
+    await syncSetAside(root, setAside)
     return setAside
   } finally {
     for (const ends of open) ends.close()

@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto'
-import { lstatSync, mkdirSync, readdirSync, renameSync } from 'node:fs'
+import { lstatSync, mkdirSync, readdirSync, renameSync, unlinkSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
@@ -10,6 +9,8 @@ import { toHostError } from '../files/errors.ts'
 import { type OpenDirectory, openDirectorySync } from '../files/open.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
+import { SET_ASIDE } from '../host/layout.ts'
+import { nextAsidePath } from '../host/snapshots.ts'
 import { isKeptMove, isMove, isOwnPath, isPlacePath, isRestoring, movablePathSchema, stagedBy } from './paths.ts'
 
 /** The wait after attempt n is n milliseconds. */
@@ -151,7 +152,8 @@ export async function undoMove(root: string, move: Move): Promise<Undone> {
       made.ends.close()
     }
   }
-  if (hasStray) setAside.push(...(await putStrayAside(root, move.to)))
+  if (hasStray) setAside.push(...(await putStrayAside(root, move)))
+  await syncSetAside(root, setAside)
   return { ...undone, setAside }
 }
 
@@ -192,6 +194,8 @@ async function planUndo(root: string, move: Move): Promise<PlannedUndo> {
 export function isMoveUndone(root: string, move: Move): boolean {
   return withEnds(root, move, ({ from, to }) => {
     const before = inodeOf(from)
+    // After a power cut, a moved file may have both names.
+    if (before !== null && before === inodeOf(to)) return false
     if (stagedBy(move.from) !== undefined) return before !== null
     if (stagedBy(move.to) !== undefined)
       return before === move.ino && to.folder !== '' && inodeOf(to) === null && !isMadeAnew(move, from)
@@ -210,7 +214,10 @@ async function locate(root: string, move: Move): Promise<Location> {
   }
 }
 
-/** `replaced`: only a different file or tree is at the source. `exchanged`: another file or tree is at the target. */
+/**
+ * `both`: a file or tree is also at the target, perhaps the moved file itself. `replaced`: only a different file or tree
+ * is at the source. `exchanged`: another file or tree is at the target.
+ */
 type Location = 'back' | 'moved' | 'both' | 'replaced' | 'exchanged' | 'gone'
 
 /**
@@ -222,7 +229,7 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
   const [before, after] = [inodeOf(from), inodeOf(to)]
   const isKept = isKeptMove(move)
   if (before === ino && !(isKept && isMadeAnew(move, from)))
-    return after !== null && stagedBy(target) !== undefined ? 'both' : 'back'
+    return after === before || (after !== null && stagedBy(target) !== undefined) ? 'both' : 'back'
   if (after === null) return before === null ? 'gone' : 'replaced'
   if (isKept) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
   if (after === ino || isOwnPath(target)) return 'moved'
@@ -339,9 +346,6 @@ function searching<Found>(folder: string, read: () => Found): Found | undefined 
   }
 }
 
-/** Receives files that another process has put in the way; relative to the project root. */
-const SET_ASIDE = join('.hub-deploy', 'snapshots', 'set-aside')
-
 /** Moves away a file or tree that is in the way of a move. Returns its new path, relative to the root. */
 async function putAside(root: string, found: HeldPath): Promise<string[]> {
   await makePrivateDirectories(join(root, SET_ASIDE))
@@ -349,13 +353,24 @@ async function putAside(root: string, found: HeldPath): Promise<string[]> {
 }
 
 /**
- * Moves away the file or tree at a path relative to the root. Returns its new path, or no path if nothing was there.
+ * Moves away the file or tree at the target of an undone move. Returns its new path, or no path if nothing was there, or
+ * only the moved file itself.
  */
-async function putStrayAside(root: string, path: string): Promise<string[]> {
+async function putStrayAside(root: string, move: Move): Promise<string[]> {
+  if (withEnds(root, move, removeSecondName)) return []
   await makePrivateDirectories(join(root, SET_ASIDE))
-  return withEnds(root, { from: path, to: path }, ({ from }) =>
-    inodeOf(from) === null ? [] : [putAsideSync(root, from)],
-  )
+  return withEnds(root, move, ({ to }) => (inodeOf(to) === null ? [] : [putAsideSync(root, to)]))
+}
+
+/**
+ * Removes the name at the target if the same file is at the source: some file systems, such as btrfs, keep both names of
+ * a file if the power fails right after its move. Returns whether it did.
+ */
+function removeSecondName({ from, to }: Ends<HeldPath>): boolean {
+  const found = inodeOf(to)
+  if (found === null || found !== inodeOf(from)) return false
+  unlinkSync(to.at)
+  return true
 }
 
 /**
@@ -371,8 +386,7 @@ async function remakeFolders(root: string, path: string): Promise<string[]> {
 
 /** Moves the file or tree to a name of at most 255 bytes: 60 UTF-16 units are at most 180 bytes. */
 function putAsideSync(root: string, { path, at }: HeldPath): string {
-  const name = relative(root, path).replaceAll('/', '_').slice(-60)
-  const aside = `${SET_ASIDE}/${Date.now()}-${randomUUID().slice(0, 8)}-${name}`
+  const aside = nextAsidePath(root, relative(root, path).replaceAll('/', '_').slice(-60))
   renameSync(at, join(root, aside))
   return aside
 }
@@ -440,6 +454,11 @@ function inodeOf({ at }: HeldPath): string | null {
 /** Makes renames durable. */
 export async function syncFolders(renamed: readonly Ends<HeldPath>[]): Promise<void> {
   for (const folder of new Set(renamed.flatMap(({ from, to }) => [to.folder, from.folder]))) await syncDirectory(folder)
+}
+
+/** Makes the moves to these paths durable, so that no file of another process is at neither of its two paths. */
+export async function syncSetAside(root: string, setAside: readonly string[]): Promise<void> {
+  if (setAside.length > 0) await syncDirectory(join(root, SET_ASIDE))
 }
 
 /** Makes a system error name the paths, which the operator knows, instead of the descriptors that led to them. */

@@ -1,11 +1,16 @@
-import { readFileSync, realpathSync, type StatsFs, statfsSync } from 'node:fs'
+import { lstatSync, opendirSync, readFileSync, realpathSync, type StatsFs, statfsSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { type ByteShortage, byteShortage } from '../../core/bytes.ts'
 import { DeploymentError } from '../../core/errors.ts'
+import { bytesInWords } from '../../core/text.ts'
 import { pathBelow } from './spelling.ts'
+import { TimeSlice } from './time-slice.ts'
 
 /** Inodes for the journal, the reports and the other records of a deployment. */
 export const OWN_INODES = 16
+
+/** The unit in which stat counts blocks, on any file system. */
+const STAT_BLOCK_BYTES = 512
 
 /** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
 const MAX_BLOCK_BYTES = 4096
@@ -76,6 +81,45 @@ function outOfInodes(path: string, { free, needed }: { free: number; needed: num
     'disk_full',
     `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`,
   )
+}
+
+/** The number of files and directories to examine: enough for a size to go by, within a tenth of a second. */
+const MAX_MEASURED = 20_000
+
+/**
+ * Returns, in words, how much space a file or tree takes on its disk; holes in files take none. Says "at least" if the
+ * tree has more than 20,000 entries, or some that cannot be examined. Follows no symlink; never throws.
+ */
+export async function sizeOnDisk(path: string): Promise<string> {
+  const [slice, pending] = [new TimeSlice(), [path]]
+  let [bytes, left, isLeast] = [0, MAX_MEASURED, false]
+  for (let at = pending.pop(); at !== undefined; at = pending.pop()) {
+    try {
+      const stat = lstatSync(at)
+      bytes += stat.blocks * STAT_BLOCK_BYTES
+      if (stat.isDirectory()) left = listInto(pending, at, left)
+      isLeast ||= left === 0
+    } catch {
+      isLeast = true
+    }
+    if (slice.isOver()) await slice.giveBack()
+  }
+  return `${isLeast ? 'at least ' : ''}${bytesInWords(bytes)}`
+}
+
+/** Adds at most `room` entries of a directory to the paths, and returns how many more there is room for. */
+function listInto(paths: string[], folder: string, room: number): number {
+  const directory = opendirSync(folder)
+  try {
+    for (let left = room; left > 0; left--) {
+      const entry = directory.readSync()
+      if (entry === null) return left
+      paths.push(join(folder, entry.name))
+    }
+    return 0
+  } finally {
+    directory.closeSync()
+  }
 }
 
 /**

@@ -91,6 +91,9 @@ export function snapshotsPath(layout: Layout, { shelf, id }: PartName): string {
   return join(layout.snapshots, shelf, id)
 }
 
+/** The folder for files that were in the way of a version, which an operator may want; relative to the project root. */
+export const SET_ASIDE = '.hub-deploy/snapshots/set-aside'
+
 export function stagingPath(layout: Layout, deploymentId: string): string {
   return join(layout.staging, deploymentId)
 }

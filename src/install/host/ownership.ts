@@ -1,12 +1,12 @@
 import { type Dirent, readdirSync, type Stats } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { DeploymentError, type ErrorCode, type ErrorOptions } from '../../core/errors.ts'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../../core/identifiers.ts'
 import { asSentence } from '../../core/text.ts'
 import { toHostError } from '../files/errors.ts'
 import { pathBelow } from '../files/spelling.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/walk.ts'
-import { auditPath, type Layout, placeOf, renameProbePath, reservePath } from './layout.ts'
+import { auditPath, type Layout, placeOf, renameProbePath, reservePath, SET_ASIDE } from './layout.ts'
 import {
   type Decider,
   decidersOf,
@@ -268,7 +268,7 @@ function requireRealFiles({ layout }: OwnFolder, path: string): void {
 
 /** Leaves out `set-aside`, which contains files for the operator that no run uses. */
 function shelvesIn(snapshots: string): string[] {
-  const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside')
+  const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== basename(SET_ASIDE))
   return shelves.map(({ name }) => join(snapshots, name))
 }
 
@@ -302,7 +302,7 @@ function unsafe(message: string): UntouchableHostError {
 export function requireOwnKinds(layout: Layout): void {
   const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
   for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox]) requireOwnDirectory(path)
-  for (const shelf of ['plugins', 'extensions', 'set-aside']) requireOwnDirectory(join(snapshots, shelf))
+  for (const shelf of ['plugins', 'extensions', basename(SET_ASIDE)]) requireOwnDirectory(join(snapshots, shelf))
   for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
     if (lstatIfPresentSync(path)?.isFile() === false) throw inTheWay(path, 'a file')
   }

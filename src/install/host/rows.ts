@@ -121,9 +121,11 @@ const snapshotSchema = z.extend(installedVersionSchema, {
   name: snapshotNameSchema,
   /** Present only if the snapshot's origin differs from the row's own. */
   origin: z.exactOptional(originSchema),
+  /** The time at which the version became a snapshot; absent if unknown. */
+  retained_at: z.exactOptional(timeSchema),
   /**
    * Whether the snapshot's files had been changed on this host. If so, the tree digest and the record, if any, are
-   * those of the changed files.
+   * those of the installed files as they were then. Files that were added on this host are in neither.
    */
   modified: z.exactOptional(z.literal(true)),
   /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */

@@ -1,10 +1,14 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { DeploymentError } from '../../core/errors.ts'
+import { type DeployError, DeploymentError } from '../../core/errors.ts'
 import { versionSchema } from '../../core/identifiers.ts'
+import { asSentence } from '../../core/text.ts'
 import { removeTree } from '../files/remove-tree.ts'
+import { sizeOnDisk } from '../files/space.ts'
 import { asListed } from '../files/spelling.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
+import { type Layout, nameOf, partOf, SET_ASIDE, snapshotsPath } from './layout.ts'
+import { readHostRecord } from './record.ts'
 import { type SnapshotRow, snapshotNameSchema } from './rows.ts'
 
 export interface Retention {
@@ -23,8 +27,16 @@ export function nextSnapshotName(
 ): string {
   const known = [...readNames(folder), ...recorded.map(({ name }) => name)]
   const names = known.filter(name => snapshotNameSchema.safeParse(name).success)
-  const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)))
-  return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`
+  return `${nextNumber(names)}-${versionSchema.safeParse(version).data ?? 'unknown'}`
+}
+
+function nextNumber(names: readonly string[]): number {
+  return names.reduce((highest, name) => Math.max(highest, numberIn(name)), 0) + 1
+}
+
+/** The number at the beginning of a name; 0 if there is none. */
+function numberIn(name: string): number {
+  return Number(/^[0-9]{1,15}(?=-|$)/.exec(name)?.[0] ?? 0)
 }
 
 /**
@@ -48,17 +60,127 @@ export function isIrreplaceable(row: SnapshotRow): boolean {
   return row.artifact_sha256 === null || row.kept_paths !== undefined
 }
 
+/** How many copies of each kind to keep, at the time of the decision. */
+export interface RetentionRule {
+  /** `keep-snapshots`; 0 also keeps one. */
+  readonly limit: number
+  readonly now: Date
+}
+
 /**
  * Chooses the snapshots to keep. Of the snapshots without changes made on this host, keeps the newest `limit`, but at
- * least one (the last good version). Of those with such changes, also keeps the newest `limit`, but at least one. Keeps
- * every snapshot whose content nobody could fetch again, because we did not install it or because it contains kept
- * paths.
+ * least one (the last good version). Of those with such changes, discards only what `findExpired` returns. Keeps every
+ * snapshot whose content nobody could fetch again, because we did not install it or because it contains kept paths.
  */
-export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {
-  const newestOf = (some: readonly SnapshotRow[]): readonly SnapshotRow[] => some.slice(-Math.max(limit, 1))
-  const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))])
-  const isKept = (row: SnapshotRow): boolean => newest.has(row) || isIrreplaceable(row)
+export function chooseRetained(rows: readonly SnapshotRow[], rule: RetentionRule): Retention {
+  const newest = new Set(newestOf(rows.filter(isGenuine), rule))
+  const modified = rows.filter(row => !isGenuine(row))
+  const expired = new Set(findExpired(modified.map(copyIn), rule).map(({ name }) => name))
+  const isKept = (row: SnapshotRow): boolean =>
+    isIrreplaceable(row) || (isGenuine(row) ? newest.has(row) : !expired.has(row.name))
   return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) }
+}
+
+/** The only copy of files that were made or changed on this host: a modified snapshot, or files that were set aside. */
+interface OnlyCopy {
+  /** Begins with the copy's number. */
+  readonly name: string
+  /** The time at which the copy was made, in milliseconds; NaN if unknown. */
+  readonly madeAt: number
+}
+
+function copyIn({ name, retained_at: at }: SnapshotRow): OnlyCopy {
+  return { name, madeAt: Date.parse(at ?? '') }
+}
+
+/** Nobody can fetch these files again, and an operator may take a while to notice that they are no longer in place. */
+const MIN_AGE_MS = 30 * 86_400_000
+
+/**
+ * Returns the copies that are at least 30 days old, and for which `limit` newer ones exist. A copy whose time is
+ * unknown or in the future counts as young.
+ */
+function findExpired(copies: readonly OnlyCopy[], rule: RetentionRule): OnlyCopy[] {
+  const newest = new Set(newestOf(copies, rule))
+  return copies.filter(copy => !newest.has(copy) && rule.now.getTime() - copy.madeAt >= MIN_AGE_MS)
+}
+
+function newestOf<Named extends { readonly name: string }>(
+  some: readonly Named[],
+  { limit }: RetentionRule,
+): readonly Named[] {
+  return some.toSorted(inOrderOfRetention).slice(-Math.max(limit, 1))
+}
+
+/**
+ * Orders the snapshots of one place, or what was set aside, oldest first: by the numbers in the names, because a clock
+ * may have been wrong.
+ */
+function inOrderOfRetention(one: { readonly name: string }, other: { readonly name: string }): number {
+  return numberIn(one.name) - numberIn(other.name)
+}
+
+/** Begins the name of a staging folder that was set aside. It may contain kept paths, so it is never pruned. */
+export const ASIDE_STAGING = 'staging-'
+
+/** The number, the time in milliseconds, and the former name. */
+const ASIDE_NAME = new RegExp(`^[0-9]{1,15}-([0-9]{13})-(?!${ASIDE_STAGING})`)
+
+/** Returns a free path for files to be set aside, relative to the project root. */
+export function nextAsidePath(root: string, name: string): string {
+  return `${SET_ASIDE}/${nextNumber(readNames(join(root, SET_ASIDE)))}-${Date.now()}-${name}`
+}
+
+/** Returns the paths, relative to the project root, of what was set aside and need not be kept any longer. */
+export function findExpiredAside(root: string, rule: RetentionRule): string[] {
+  return findExpired(copiesAside(root), rule).map(({ name }) => `${SET_ASIDE}/${name}`)
+}
+
+function copiesAside(root: string): OnlyCopy[] {
+  return readNames(join(root, SET_ASIDE)).flatMap(name => {
+    const time = ASIDE_NAME.exec(name)?.[1]
+    return time === undefined ? [] : [{ name, madeAt: Number(time) }]
+  })
+}
+
+const MAX_NAMED = 5
+
+/**
+ * Adds to an error `disk_full` the oldest copies that only the 30 days keep from being pruned, with their sizes: an
+ * operator may want to remove some. Returns any other error as it is. Never throws.
+ */
+export async function withRemovable(layout: Layout, error: DeployError): Promise<DeployError> {
+  if (error.code !== 'disk_full') return error
+  const named: string[] = []
+  for (const path of tryListCopies(layout).slice(0, MAX_NAMED))
+    named.push(`${path} (${await sizeOnDisk(join(layout.root, path))})`)
+  if (named.length === 0) return error
+  const advice = `If the disk of ${layout.root} is full, remove what you no longer need of these copies of files that were changed on this host, oldest first: ${named.join(', ')}.`
+  return new DeploymentError(error.code, `${asSentence(error.message)} ${advice}`, { cause: error })
+}
+
+/** Returns no paths if they cannot be read: the error is about something else. */
+function tryListCopies(layout: Layout): string[] {
+  try {
+    return listCopies(layout)
+  } catch {
+    return []
+  }
+}
+
+/**
+ * Returns the paths, relative to the project root, of the modified snapshots without kept paths and of what was set
+ * aside, oldest first.
+ */
+function listCopies(layout: Layout): string[] {
+  const { installed, removed } = readHostRecord(layout)
+  const snapshots = [...installed, ...removed].flatMap(row =>
+    existingSnapshots(snapshotsPath(layout, partOf(row)), row.snapshots)
+      .filter(snapshot => !isGenuine(snapshot) && !isIrreplaceable(snapshot))
+      .map(snapshot => ({ ...copyIn(snapshot), path: `.hub-deploy/snapshots/${nameOf(row)}/${snapshot.name}` })),
+  )
+  const aside = copiesAside(layout.root).map(copy => ({ ...copy, path: `${SET_ASIDE}/${copy.name}` }))
+  return [...snapshots, ...aside].toSorted((a, b) => (a.madeAt || 0) - (b.madeAt || 0)).map(({ path }) => path)
 }
 
 /** True if a snapshot contains a version as it was installed, without later changes on this host. */

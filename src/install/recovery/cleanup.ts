@@ -1,16 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import { readdirSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { makePrivateDirectories, ownerOfTemporary } from '../files/durable.ts'
+import { makePrivateDirectories, ownerOfTemporary, syncDirectory } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { mountPointsIn } from '../files/space.ts'
-import { isAbsent, lstatIfPresentSync } from '../files/walk.ts'
-import { type Layout, stagingPath } from '../host/layout.ts'
+import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
+import { type Layout, SET_ASIDE, stagingPath } from '../host/layout.ts'
 import { pidExists } from '../host/process-identity.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from '../host/record.ts'
+import { ASIDE_STAGING, findExpiredAside, nextAsidePath, type RetentionRule } from '../host/snapshots.ts'
 import { pruneTreeRecords, type TreeIdentity } from '../trees/record.ts'
 
 /** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
@@ -41,6 +42,19 @@ export async function finishCommitted({ layout, log }: CleanedHost, installation
 }
 
 /**
+ * Moves what was set aside long ago to the staging folder, where `cleanStaging` deletes it. Logs a warning for anything
+ * that cannot be moved: a later run finds it again. Never throws. The caller holds the lock.
+ */
+export async function pruneAside({ layout, log }: CleanedHost, rule: RetentionRule): Promise<void> {
+  await orWarn(log, async () => {
+    for (const path of findExpiredAside(layout.root, rule)) {
+      log.info(`${path} will be removed: it was set aside at least 30 days ago, and keep-snapshots is ${rule.limit}.`)
+      await orWarn(log, async () => await discardTree(layout, path))
+    }
+  })
+}
+
+/**
  * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
  * gone. Logs a warning for each failure. The caller holds the lock.
  */
@@ -64,7 +78,7 @@ function discardedIn(layout: Layout): readonly string[] {
 /** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
 async function discardSnapshots(layout: Layout, log: Log, paths: readonly string[]): Promise<string[]> {
   const left: string[] = []
-  for (const path of paths) if (!(await orWarn(log, () => putAside(layout, path)))) left.push(path)
+  for (const path of paths) if (!(await orWarn(log, async () => await discardTree(layout, path)))) left.push(path)
   return left
 }
 
@@ -73,15 +87,13 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
 }
 
 /**
- * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
- * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
+ * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. The
+ * rename is durable on return, also if an earlier call made it: after a power cut, the old name without a journal would
+ * look like the staging folder of a run that was never recovered. Throws the system's error.
  */
-export function discardStaging(layout: Layout, deploymentId: string): void {
-  try {
-    renameSync(stagingPath(layout, deploymentId), join(layout.staging, `${DISCARDED}${deploymentId}`))
-  } catch (error) {
-    if (!isAbsent(error)) throw error
-  }
+export async function discardStaging(layout: Layout, deploymentId: string): Promise<void> {
+  renameIfPresentSync(stagingPath(layout, deploymentId), join(layout.staging, `${DISCARDED}${deploymentId}`))
+  await syncDirectory(layout.staging)
 }
 
 /**
@@ -126,15 +138,23 @@ function mayBeWriting(pid: number, writtenAtMs: number): boolean {
 }
 
 /**
- * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
- * the staging folder if this run cannot.
+ * Moves a snapshot, or files that were set aside, to the staging folder with one rename, so that no tree is ever half
+ * removed. Later runs empty the staging folder if this run cannot. The rename is durable on return, because afterwards
+ * no record names the tree.
  */
-function putAside(layout: Layout, path: string): void {
+async function discardTree(layout: Layout, path: string): Promise<void> {
+  const tree = join(layout.root, path)
+  if (!pathExistsSync(dirname(tree))) return
+  const [mounted] = mountPointsIn(tree)
+  if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
+  // The name is random, because a name made from the id and the version could be too long.
+  renameIfPresentSync(tree, join(layout.staging, `${DISCARDED}${randomUUID()}`))
+  for (const folder of [layout.staging, dirname(tree)]) await syncDirectory(folder)
+}
+
+function renameIfPresentSync(from: string, to: string): void {
   try {
-    const [mounted] = mountPointsIn(join(layout.root, path))
-    if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
-    // The name is random, because a name made from the id and the version could be too long.
-    renameSync(join(layout.root, path), join(layout.staging, `${DISCARDED}${randomUUID()}`))
+    renameSync(from, to)
   } catch (error) {
     if (!isAbsent(error)) throw error
   }
@@ -147,9 +167,8 @@ function putAside(layout: Layout, path: string): void {
 async function setStagingAside(layout: Layout, log: Log, name: string): Promise<void> {
   const path = join(layout.staging, name)
   if (tryRemoveEmptySync(path)) return
-  const folder = join(layout.snapshots, 'set-aside')
-  await makePrivateDirectories(folder)
-  const aside = join(folder, `${Date.now()}-staging-${name}`.slice(0, 200))
+  await makePrivateDirectories(join(layout.root, SET_ASIDE))
+  const aside = join(layout.root, nextAsidePath(layout.root, `${ASIDE_STAGING}${name}`.slice(0, 200)))
   renameSync(path, aside)
   log.warning(
     `The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`,

@@ -249,13 +249,13 @@ export async function endJournal(
   id: string,
   { hasLost = false }: Pick<RunEnd, 'hasLost'>,
 ): Promise<void> {
-  if (!hasLost) discardStaging(layout, id)
+  if (!hasLost) await discardStaging(layout, id)
   await removeJournal(layout.journal)
   await cleanStaging(layout, log)
 }
 
 /** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
 export async function emptyStaging({ layout, log }: HostContext, deploymentId: string): Promise<void> {
-  discardStaging(layout, deploymentId)
+  await discardStaging(layout, deploymentId)
   await cleanStaging(layout, log)
 }

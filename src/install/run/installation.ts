@@ -21,6 +21,7 @@ import {
   isIrreplaceable,
   presentPaths,
   type Retention,
+  type RetentionRule,
   withKeptPaths,
 } from '../host/snapshots.ts'
 import type { InstalledPart, Part, StepContext } from '../steps/context.ts'
@@ -175,6 +176,7 @@ export function findReplaced(
     installed_at: installed?.installed_at ?? null,
     deployment_id: installed?.deployment_id ?? null,
     run_url: installed?.run_url ?? null,
+    retained_at: deployment.tools.now().toISOString(),
     ...(installed?.source && { source: installed.source }),
     ...(installed && !isFrom(installed, order.origin)
       ? { origin: { contract: installed.contract, slug: installed.slug } }
@@ -227,16 +229,18 @@ function retain(
   { recorded, replaced, isRetained }: Candidates,
 ): { snapshots: SnapshotRow[]; discard: string[] } {
   const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded)
-  const retention = chooseRetained(
-    replaced && isRetained ? [...known, replaced] : known,
-    deployment.request.keepSnapshots,
-  )
+  const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, retentionRule(deployment))
   logRetention(deployment, place, retention)
   const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard
   return {
     snapshots: retention.keep,
     discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
   }
+}
+
+/** Returns the rule by which a run prunes what it retains. */
+export function retentionRule({ request, tools }: Deployment): RetentionRule {
+  return { limit: request.keepSnapshots, now: tools.now() }
 }
 
 function logRetention({ request, tools }: Deployment, place: PartName, { keep, discard }: Retention): void {

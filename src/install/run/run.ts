@@ -4,6 +4,7 @@ import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { UntouchableHostError } from '../host/ownership.ts'
 import type { Installation } from '../host/record.ts'
+import { withRemovable } from '../host/snapshots.ts'
 import { buildEnd, type DeploymentEnd } from '../journal/facts.ts'
 import { isInDoubt } from '../recovery/dead-run.ts'
 import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
@@ -71,7 +72,7 @@ export async function runLocked<Checked>(
 /** Ends and reports a run that could not open the host for its changes. */
 export async function endUnchanged(thrown: unknown, deployment: RunningDeployment, lock: HostLock): Promise<RunResult> {
   const { host, record, tools } = deployment
-  const error = causeOf(deployment, thrown)
+  const error = await withRemovable(host.layout, causeOf(deployment, thrown))
   const failed = failedEnd(deployment, error)
   const end = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock)
   if (!(end instanceof UntouchableHostError) && pathExistsSync(host.layout.root))
@@ -135,7 +136,7 @@ async function cleanUp(
 async function rollBackRun(
   deployment: RunningDeployment,
   { transaction, stagingFolder }: HostSession,
-  cause: DeployError,
+  thrown: DeployError,
 ): Promise<RunEnd> {
   const { layout, tools, keepPaths, record } = deployment
   if (deployment.state !== 'pending') tools.log.did('failed')
@@ -154,6 +155,7 @@ async function rollBackRun(
     undo: transaction.undo,
     lost: transaction.lost,
   })
+  const cause = await withRemovable(layout, thrown)
   const end = {
     ...failedEnd(deployment, cause),
     // Undoing the transaction does not restore a tree that no transaction has moved.

@@ -6,7 +6,7 @@ import { describeOther, type HeldLock } from '../host/lock.ts'
 import { requireSafeHost } from '../host/ownership.ts'
 import { holdHostRecord, type Installation, releaseHostRecord } from '../host/record.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
-import { finishCommitted } from '../recovery/cleanup.ts'
+import { finishCommitted, pruneAside } from '../recovery/cleanup.ts'
 import { emptyStaging, endJournal, recoverDeadRun } from '../recovery/recover.ts'
 import { holdLock } from '../recovery/recover-host.ts'
 import { sendOutbox } from '../reports/outbox.ts'
@@ -14,6 +14,7 @@ import type { InstallOrder, StepContext } from '../steps/context.ts'
 import { findIdleSteps } from '../steps/idle.ts'
 import { beginTransaction, type Transaction } from '../transaction/transaction.ts'
 import type { RunningDeployment } from './deployment.ts'
+import { retentionRule } from './installation.ts'
 
 /** The lock of one deployment on its host. */
 export class HostLock {
@@ -83,8 +84,9 @@ export interface HostSession {
   /** The context that the plan's steps work with. */
   stepContext(order: InstallOrder): StepContext
   /**
-   * Records the parts that a commit installed or removed. Resolves to true if every discarded snapshot was moved away
-   * or is recorded for later runs. The next run repeats whatever fails or throws here, and the outcome does not change.
+   * Records the parts that a commit installed or removed, and moves away what was set aside long ago. Resolves to true
+   * if every discarded snapshot was moved away or is recorded for later runs. The next run repeats whatever fails or
+   * throws here, and the outcome does not change.
    */
   finish(installation: Installation): Promise<boolean>
   /**
@@ -133,7 +135,11 @@ export async function openSession(deployment: RunningDeployment): Promise<HostSe
       idle: findIdleSteps(deployment, order),
       results: new Map(),
     }),
-    finish: async installation => await finishCommitted(host, installation),
+    async finish(installation) {
+      const isFinished = await finishCommitted(host, installation)
+      await pruneAside(host, retentionRule(deployment))
+      return isFinished
+    },
     async noteEnd(end, isUnfinished = false) {
       const unfinished = isUnfinished ? { unfinished: true as const } : {}
       return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined

@@ -50,6 +50,26 @@ describe('an old version that is still running', () => {
   })
 })
 
+describe('what was set aside', () => {
+  it('is pruned as modified snapshots are, so that a process that keeps writing does not fill the disk', async () => {
+    const aside = join(stage.root, '.hub-deploy/snapshots/set-aside')
+    const [old, now] = [Date.now() - 30 * 86_400_000, Date.now()]
+    const names = [
+      `1-${old}-a`,
+      `2-${old}-staging-b`,
+      `3-${now}-c`,
+      `4-${old}-d`,
+      `5-${now + 3_600_000}-e`,
+      `6-${old}-f`,
+    ]
+    for (const name of names) writeFiles(aside, { [`${name}/log`]: '' })
+    const { outputs, log } = await deployWhile('true', { 'keep-snapshots': '2' })
+    assert.equal(outputs['outcome'], 'success', log)
+    assert.deepEqual(readdirSync(aside).sort(), [names[1], names[2], names[4], names[5]])
+    assert.deepEqual(readdirSync(join(stage.root, '.hub-deploy/staging')), [])
+  })
+})
+
 describe('a run that is refused after another run was killed', () => {
   for (const [name, inputs] of Object.entries({
     'a plan for another slug': { slug: 'clock' },

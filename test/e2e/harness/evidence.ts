@@ -215,7 +215,7 @@ function isSame(a: Listing, b: Listing): boolean {
 }
 
 function timelessInstalled(root: string, treeRecords: ReadonlyMap<string, string>): string {
-  const varying = new Set(['installed_at', 'deployment_id', 'run_url'])
+  const varying = new Set(['installed_at', 'retained_at', 'deployment_id', 'run_url'])
   const parsed = JSON.parse(readFileSync(join(root, '.hub-deploy', 'installed.json'), 'utf8'), (key, value) => {
     if (key === 'tree_record') return treeRecords.get(value)
     return varying.has(key) ? undefined : value

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import {
   chmodSync,
   existsSync,
+  linkSync,
   lstatSync,
   mkdirSync,
   readdirSync,
@@ -21,7 +22,7 @@ import {
   type PlannedChange,
   undoChange,
 } from '../../../src/install/changes/change.ts'
-import { findRenamed } from '../../../src/install/changes/move.ts'
+import { findRenamed, type PlannedMove } from '../../../src/install/changes/move.ts'
 import { isAnyMade, undoChanges } from '../../../src/install/transaction/undo.ts'
 import { byExtent } from '../../extent.ts'
 import { listTree, temporaryDirectory, withoutRoot, writeTree } from '../../folders.ts'
@@ -315,6 +316,25 @@ describe('the undo of a move, while a process works in the same directory,', () 
       assert.equal((await undoChange(root, moved as Change)).wasMade, true)
       assert.equal(textOf(root, `${SNAPSHOT}/${path}`), 'ours')
       assert.ok(!existsSync('/tmp/app/local.conf'))
+    })
+})
+
+describe('a file that has both names after a power cut', () => {
+  const MOVES: Record<string, PlannedMove> = {
+    'in the new version': { type: 'move', from: `${SNAPSHOT}/.env`, to: `${STAGING}/tree/.env` },
+    'in the snapshot': { type: 'move', from: `${STAGING}/replaced/plugins/x/.env`, to: `${SNAPSHOT}/.env` },
+  }
+  for (const [where, move] of Object.entries(MOVES))
+    it(`loses only its name ${where}, and nothing is set aside`, async t => {
+      const root = makeRoot(t)
+      await apply(root, OUT)
+      writeTree(root, { [move.from]: 'A=1' })
+      const [moved] = await apply(root, move)
+      linkSync(join(root, move.to), join(root, move.from))
+      assert.equal(isAnyMade(root, [{ seq: 1, change: moved as Change }]), true)
+      assert.deepEqual(await undoChange(root, moved as Change), { wasMade: false, setAside: [] })
+      assert.deepEqual([textOf(root, move.from), existsSync(join(root, move.to))], ['A=1', false])
+      assert.equal(existsSync(join(root, '.hub-deploy/snapshots/set-aside')), false)
     })
 })
 
