@@ -17139,6 +17139,8 @@ function settingsPath(layout, place) {
 function snapshotsPath(layout, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
 }
+/** The folder for files that were in the way of a version, which an operator may want; relative to the project root. */
+const SET_ASIDE = '.hub-deploy/snapshots/set-aside';
 function stagingPath(layout, deploymentId) {
     return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
 }
@@ -19231,9 +19233,11 @@ const snapshotSchema = schemas_extend(installedVersionSchema, {
     name: snapshotNameSchema,
     /** Present only if the snapshot's origin differs from the row's own. */
     origin: exactOptional(originSchema),
+    /** The time at which the version became a snapshot; absent if unknown. */
+    retained_at: exactOptional(timeSchema),
     /**
      * Whether the snapshot's files had been changed on this host. If so, the tree digest and the record, if any, are
-     * those of the changed files.
+     * those of the installed files as they were then. Files that were added on this host are in neither.
      */
     modified: exactOptional(literal(true)),
     /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
@@ -19792,7 +19796,7 @@ function requireRealFiles({ layout }, path) {
 }
 /** Leaves out `set-aside`, which contains files for the operator that no run uses. */
 function shelvesIn(snapshots) {
-    const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside');
+    const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== (0,external_node_path_namespaceObject.basename)(SET_ASIDE));
     return shelves.map(({ name }) => (0,external_node_path_namespaceObject.join)(snapshots, name));
 }
 function list(path) {
@@ -19825,7 +19829,7 @@ function requireOwnKinds(layout) {
     const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
     for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox])
         requireOwnDirectory(path);
-    for (const shelf of ['plugins', 'extensions', 'set-aside'])
+    for (const shelf of ['plugins', 'extensions', (0,external_node_path_namespaceObject.basename)(SET_ASIDE)])
         requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
     for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
         if (lstatIfPresentSync(path)?.isFile() === false)
@@ -19936,8 +19940,12 @@ function weighOnHeap(chunk) {
 
 
 
+
+
 /** Inodes for the journal, the reports and the other records of a deployment. */
 const OWN_INODES = 16;
+/** The unit in which stat counts blocks, on any file system. */
+const STAT_BLOCK_BYTES = 512;
 /** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
 const MAX_BLOCK_BYTES = 4096;
 /**
@@ -19973,6 +19981,47 @@ function outOfSpace(path, { free, needed }) {
 }
 function outOfInodes(path, { free, needed }) {
     return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
+}
+/** The number of files and directories to examine: enough for a size to go by, within a tenth of a second. */
+const MAX_MEASURED = 20_000;
+/**
+ * Returns, in words, how much space a file or tree takes on its disk; holes in files take none. Says "at least" if the
+ * tree has more than 20,000 entries, or some that cannot be examined. Follows no symlink; never throws.
+ */
+async function sizeOnDisk(path) {
+    const [slice, pending] = [new TimeSlice(), [path]];
+    let [bytes, left, isLeast] = [0, MAX_MEASURED, false];
+    for (let at = pending.pop(); at !== undefined; at = pending.pop()) {
+        try {
+            const stat = (0,external_node_fs_namespaceObject.lstatSync)(at);
+            bytes += stat.blocks * STAT_BLOCK_BYTES;
+            if (stat.isDirectory())
+                left = listInto(pending, at, left);
+            isLeast ||= left === 0;
+        }
+        catch {
+            isLeast = true;
+        }
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    return `${isLeast ? 'at least ' : ''}${bytesInWords(bytes)}`;
+}
+/** Adds at most `room` entries of a directory to the paths, and returns how many more there is room for. */
+function listInto(paths, folder, room) {
+    const directory = (0,external_node_fs_namespaceObject.opendirSync)(folder);
+    try {
+        for (let left = room; left > 0; left--) {
+            const entry = directory.readSync();
+            if (entry === null)
+                return left;
+            paths.push((0,external_node_path_namespaceObject.join)(folder, entry.name));
+        }
+        return 0;
+    }
+    finally {
+        directory.closeSync();
+    }
 }
 /**
  * Returns the mount points at or below a path, including bind mounts, in the order in which the system lists them.
@@ -20017,6 +20066,10 @@ function readMountPoints() {
 
 
 
+
+
+
+
 /**
  * Returns the name of the next snapshot in the folder of a place. The name consists of the number after the highest one
  * in the folder or on record, a hyphen, and the version or `unknown`.
@@ -20024,8 +20077,14 @@ function readMountPoints() {
 function nextSnapshotName(folder, version, recorded = []) {
     const known = [...readNames(folder), ...recorded.map(({ name }) => name)];
     const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
-    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
-    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
+    return `${nextNumber(names)}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
+}
+function nextNumber(names) {
+    return names.reduce((highest, name) => Math.max(highest, numberIn(name)), 0) + 1;
+}
+/** The number at the beginning of a name; 0 if there is none. */
+function numberIn(name) {
+    return Number(/^[0-9]{1,15}(?=-|$)/.exec(name)?.[0] ?? 0);
 }
 /**
  * Returns the recorded snapshots that still exist in the folder of a place, with those of their kept paths that exist.
@@ -20048,15 +20107,93 @@ function isIrreplaceable(row) {
 }
 /**
  * Chooses the snapshots to keep. Of the snapshots without changes made on this host, keeps the newest `limit`, but at
- * least one (the last good version). Of those with such changes, also keeps the newest `limit`, but at least one. Keeps
- * every snapshot whose content nobody could fetch again, because we did not install it or because it contains kept
- * paths.
+ * least one (the last good version). Of those with such changes, discards only what `findExpired` returns. Keeps every
+ * snapshot whose content nobody could fetch again, because we did not install it or because it contains kept paths.
  */
-function chooseRetained(rows, limit) {
-    const newestOf = (some) => some.slice(-Math.max(limit, 1));
-    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
-    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
+function chooseRetained(rows, rule) {
+    const newest = new Set(newestOf(rows.filter(isGenuine), rule));
+    const modified = rows.filter(row => !isGenuine(row));
+    const expired = new Set(findExpired(modified.map(copyIn), rule).map(({ name }) => name));
+    const isKept = (row) => isIrreplaceable(row) || (isGenuine(row) ? newest.has(row) : !expired.has(row.name));
     return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
+}
+function copyIn({ name, retained_at: at }) {
+    return { name, madeAt: Date.parse(at ?? '') };
+}
+/** Nobody can fetch these files again, and an operator may take a while to notice that they are no longer in place. */
+const MIN_AGE_MS = 30 * 86_400_000;
+/**
+ * Returns the copies that are at least 30 days old, and for which `limit` newer ones exist. A copy whose time is
+ * unknown or in the future counts as young.
+ */
+function findExpired(copies, rule) {
+    const newest = new Set(newestOf(copies, rule));
+    return copies.filter(copy => !newest.has(copy) && rule.now.getTime() - copy.madeAt >= MIN_AGE_MS);
+}
+function newestOf(some, { limit }) {
+    return some.toSorted(inOrderOfRetention).slice(-Math.max(limit, 1));
+}
+/**
+ * Orders the snapshots of one place, or what was set aside, oldest first: by the numbers in the names, because a clock
+ * may have been wrong.
+ */
+function inOrderOfRetention(one, other) {
+    return numberIn(one.name) - numberIn(other.name);
+}
+/** Begins the name of a staging folder that was set aside. It may contain kept paths, so it is never pruned. */
+const ASIDE_STAGING = 'staging-';
+/** The number, the time in milliseconds, and the former name. */
+const ASIDE_NAME = new RegExp(`^[0-9]{1,15}-([0-9]{13})-(?!${ASIDE_STAGING})`);
+/** Returns a free path for files to be set aside, relative to the project root. */
+function nextAsidePath(root, name) {
+    return `${SET_ASIDE}/${nextNumber(readNames((0,external_node_path_namespaceObject.join)(root, SET_ASIDE)))}-${Date.now()}-${name}`;
+}
+/** Returns the paths, relative to the project root, of what was set aside and need not be kept any longer. */
+function findExpiredAside(root, rule) {
+    return findExpired(copiesAside(root), rule).map(({ name }) => `${SET_ASIDE}/${name}`);
+}
+function copiesAside(root) {
+    return readNames((0,external_node_path_namespaceObject.join)(root, SET_ASIDE)).flatMap(name => {
+        const time = ASIDE_NAME.exec(name)?.[1];
+        return time === undefined ? [] : [{ name, madeAt: Number(time) }];
+    });
+}
+const MAX_NAMED = 5;
+/**
+ * Adds to an error `disk_full` the oldest copies that only the 30 days keep from being pruned, with their sizes: an
+ * operator may want to remove some. Returns any other error as it is. Never throws.
+ */
+async function withRemovable(layout, error) {
+    if (error.code !== 'disk_full')
+        return error;
+    const named = [];
+    for (const path of tryListCopies(layout).slice(0, MAX_NAMED))
+        named.push(`${path} (${await sizeOnDisk((0,external_node_path_namespaceObject.join)(layout.root, path))})`);
+    if (named.length === 0)
+        return error;
+    const advice = `If the disk of ${layout.root} is full, remove what you no longer need of these copies of files that were changed on this host, oldest first: ${named.join(', ')}.`;
+    return new DeploymentError(error.code, `${asSentence(error.message)} ${advice}`, { cause: error });
+}
+/** Returns no paths if they cannot be read: the error is about something else. */
+function tryListCopies(layout) {
+    try {
+        return listCopies(layout);
+    }
+    catch {
+        return [];
+    }
+}
+/**
+ * Returns the paths, relative to the project root, of the modified snapshots without kept paths and of what was set
+ * aside, oldest first.
+ */
+function listCopies(layout) {
+    const { installed, removed } = readHostRecord(layout);
+    const snapshots = [...installed, ...removed].flatMap(row => existingSnapshots(snapshotsPath(layout, partOf(row)), row.snapshots)
+        .filter(snapshot => !isGenuine(snapshot) && !isIrreplaceable(snapshot))
+        .map(snapshot => ({ ...copyIn(snapshot), path: `.hub-deploy/snapshots/${nameOf(row)}/${snapshot.name}` })));
+    const aside = copiesAside(layout.root).map(copy => ({ ...copy, path: `${SET_ASIDE}/${copy.name}` }));
+    return [...snapshots, ...aside].toSorted((a, b) => (a.madeAt || 0) - (b.madeAt || 0)).map(({ path }) => path);
 }
 /** True if a snapshot contains a version as it was installed, without later changes on this host. */
 function isGenuine({ modified }) {
@@ -21292,6 +21429,7 @@ function exactly(pattern) {
 
 
 
+
 /** The wait after attempt n is n milliseconds. */
 const MAX_ATTEMPTS = 20;
 const moveSchema = object({
@@ -21402,7 +21540,8 @@ async function undoMove(root, move) {
         }
     }
     if (hasStray)
-        setAside.push(...(await putStrayAside(root, move.to)));
+        setAside.push(...(await putStrayAside(root, move)));
+    await syncSetAside(root, setAside);
     return { ...undone, setAside };
 }
 async function planUndo(root, move) {
@@ -21435,6 +21574,9 @@ async function planUndo(root, move) {
 function isMoveUndone(root, move) {
     return withEnds(root, move, ({ from, to }) => {
         const before = inodeOf(from);
+        // After a power cut, a moved file may have both names.
+        if (before !== null && before === inodeOf(to))
+            return false;
         if (stagedBy(move.from) !== undefined)
             return before !== null;
         if (stagedBy(move.to) !== undefined)
@@ -21462,7 +21604,7 @@ function whereIs(move, { from, to }) {
     const [before, after] = [inodeOf(from), inodeOf(to)];
     const isKept = isKeptMove(move);
     if (before === ino && !(isKept && isMadeAnew(move, from)))
-        return after !== null && stagedBy(target) !== undefined ? 'both' : 'back';
+        return after === before || (after !== null && stagedBy(target) !== undefined) ? 'both' : 'back';
     if (after === null)
         return before === null ? 'gone' : 'replaced';
     if (isKept)
@@ -21567,19 +21709,31 @@ function searching(folder, read) {
         throw toHostError(error, `searching ${folder} for a path that the new version may have renamed`);
     }
 }
-/** Receives files that another process has put in the way; relative to the project root. */
-const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
 /** Moves away a file or tree that is in the way of a move. Returns its new path, relative to the root. */
 async function putAside(root, found) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
     return [putAsideSync(root, found)];
 }
 /**
- * Moves away the file or tree at a path relative to the root. Returns its new path, or no path if nothing was there.
+ * Moves away the file or tree at the target of an undone move. Returns its new path, or no path if nothing was there, or
+ * only the moved file itself.
  */
-async function putStrayAside(root, path) {
+async function putStrayAside(root, move) {
+    if (withEnds(root, move, removeSecondName))
+        return [];
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    return withEnds(root, { from: path, to: path }, ({ from }) => inodeOf(from) === null ? [] : [putAsideSync(root, from)]);
+    return withEnds(root, move, ({ to }) => (inodeOf(to) === null ? [] : [putAsideSync(root, to)]));
+}
+/**
+ * Removes the name at the target if the same file is at the source: some file systems, such as btrfs, keep both names of
+ * a file if the power fails right after its move. Returns whether it did.
+ */
+function removeSecondName({ from, to }) {
+    const found = inodeOf(to);
+    if (found === null || found !== inodeOf(from))
+        return false;
+    (0,external_node_fs_namespaceObject.unlinkSync)(to.at);
+    return true;
 }
 /**
  * Recreates the folders of a path inside a tree, after another process has removed or replaced them. Returns the paths
@@ -21593,8 +21747,7 @@ async function remakeFolders(root, path) {
 }
 /** Moves the file or tree to a name of at most 255 bytes: 60 UTF-16 units are at most 180 bytes. */
 function putAsideSync(root, { path, at }) {
-    const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60);
-    const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
+    const aside = nextAsidePath(root, (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60));
     (0,external_node_fs_namespaceObject.renameSync)(at, (0,external_node_path_namespaceObject.join)(root, aside));
     return aside;
 }
@@ -21639,6 +21792,11 @@ function inodeOf({ at }) {
 async function syncFolders(renamed) {
     for (const folder of new Set(renamed.flatMap(({ from, to }) => [to.folder, from.folder])))
         await syncDirectory(folder);
+}
+/** Makes the moves to these paths durable, so that no file of another process is at neither of its two paths. */
+async function syncSetAside(root, setAside) {
+    if (setAside.length > 0)
+        await syncDirectory((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
 }
 /** Makes a system error name the paths, which the operator knows, instead of the descriptors that led to them. */
 function move_namedAfter({ from, to }, error) {
@@ -21815,6 +21973,7 @@ async function applyChanges(root, changes, reach = () => undefined) {
                 await make(root, change);
         }
         await syncAndClose(open);
+        await syncSetAside(root, setAside);
         return setAside;
     }
     finally {
@@ -26306,7 +26465,7 @@ const MAX_UNSENT = 400;
 /** A report that has waited longer is dropped. */
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
-const MAX_NAMED = 5;
+const outbox_MAX_NAMED = 5;
 const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /**
  * The reports that were waiting on a host when they were read, oldest first. Entries that cannot be read as reports
@@ -26327,7 +26486,7 @@ class WaitingReports {
     warnOfForeign() {
         if (this.#foreign.length === 0)
             return;
-        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove them.`);
+        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, outbox_MAX_NAMED)}. Inspect and remove them.`);
     }
     of(address) {
         return this.#entries.filter(entry => entry.address === address);
@@ -28108,6 +28267,8 @@ function expectVersion(healthcheck, version) {
 
 
 
+
+
 /** The maximum number of added paths that are listed: a service may have written millions. */
 const MAX_ADDED = 10_000;
 /**
@@ -28245,9 +28406,9 @@ function compareStates(recorded, found) {
 async function isAsRecorded(recorded, found, tree) {
     return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree));
 }
-/** True if a file has the bytes of the recorded file. Reads the file only if the sizes are equal. */
+/** True if a file has the bytes of the recorded file. Reads the file only if these are known and the sizes are equal. */
 async function hasSameBytes(recorded, found, { root, digester }) {
-    if (recorded.content !== found.content)
+    if (recorded.content !== found.content || recorded.sha256 === undefined)
         return false;
     try {
         return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
@@ -28350,40 +28511,48 @@ async function findStrayCaches({ root, keepPaths }, record, signal) {
 function cacheOf(path) {
     return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
 }
-/** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
+/** The limit for reading the changed files of a tree, in bytes: a service may have made one of them a terabyte long. */
 const compare_MAX_BYTES = 256 * 1024 * 1024;
-/** The minimum number of bytes that each unrecorded file or symlink counts as. */
-const BYTES_PER_FILE = 1024;
 /** The number of symlinks in a chain that an archive may contain. */
 const MAX_LINKS = 40;
 /**
- * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
- * unrecorded files, and those whose size or stamp differs from the record. Returns undefined if these files would
- * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
- * the returned file that it leads to, if there is one. Throws any error from reading the record, the system's error,
- * and the signal's reason once the signal is aborted.
+ * Describes what is now at the recorded paths of a tree, without keep-paths. Leaves out everything else, which was added
+ * on this host: nothing vouches for it, and it may be of any kind, number and size. Reads only files whose size or stamp
+ * differs from the record, and not those that exceed the limit or cannot be read. Follows no symlink on the disk: a
+ * symlink gets the digest of the returned file that it leads to, if there is one. Throws any error from reading the
+ * record, the system's error, and the signal's reason once the signal is aborted.
  */
 async function describeTree({ root, keepPaths }, record, signal) {
     let room = compare_MAX_BYTES;
-    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
+    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
+    const [items, unread] = [[], []];
+    const read = async ({ path, content }) => {
+        const size = Number(content);
+        if (size > room) {
+            unread.push(`${path} (${bytesInWords(size)}: the changed files have more than ${bytesInWords(compare_MAX_BYTES)})`);
+            return undefined;
+        }
+        room -= size;
+        try {
+            return await digester.sha256(`${root}/${path}`, size);
+        }
+        catch (error) {
+            signal?.throwIfAborted();
+            unread.push(`${path} (${errnoOf(error)})`);
+            return undefined;
+        }
+    };
     for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
         if (slice.isOver())
             await slice.giveBack();
-        if (found === undefined || (recorded === undefined && isCache(found.path)))
+        if (recorded === undefined || found === undefined)
             continue;
-        const known = knownDigest(recorded, found);
-        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
-        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        // Two names that are not UTF-8 may look equal, and no record contains a path twice.
-        if (room < 0 || found.path === items.at(-1)?.path)
-            return undefined;
-        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
-        items.push({ ...found, sha256 });
+        items.push({ ...found, sha256: isFile(found) ? (knownDigest(recorded, found) ?? (await read(found))) : undefined });
     }
-    return withLinkedDigests(items);
+    return { items: withLinkedDigests(items), unread };
 }
 function knownDigest(recorded, { content, stamp }) {
-    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
+    return recorded.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
 }
 function withLinkedDigests(items) {
     const byPath = new Map(items.map(item => [item.path, item]));
@@ -28780,9 +28949,10 @@ async function compareRecorded(layout, { identity, ...tree }, { signal, byConten
     const record = readTreeRecord(layout, identity);
     return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
 }
+/** Keeps the stamp of a file whose bytes were not read when it was recorded: nothing else identifies the file. */
 function* withoutStamps(record) {
     for (const item of record)
-        yield { ...item, stamp: undefined };
+        yield item.sha256 === undefined ? item : { ...item, stamp: undefined };
 }
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
 function whyNotCompared(error, layout, identity) {
@@ -28877,6 +29047,13 @@ function isSameDifference(one, other) {
 /** True if there is no difference except added files. */
 function isOnlyAdded({ removed, changed, instead }) {
     return instead === undefined && removed.length + changed.length === 0;
+}
+/**
+ * True if a snapshot that was compared with its record is as it was retained. The record of a modified snapshot leaves
+ * out the files that were added on this host, so added files do not count there.
+ */
+function isAsRetained({ modified }, difference) {
+    return modified ? isOnlyAdded(difference) : !isModified(difference);
 }
 /** Describes the number of added files; `isLeast` says that further ones were not counted. */
 function addedInWords(count, isLeast = false) {
@@ -29381,6 +29558,7 @@ function isRunBy(row, part, { contract, slug }) {
 
 
 
+
 /** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
 const DISCARDED = 'discarded-';
 /** One hour: far longer than writing one file takes. */
@@ -29398,6 +29576,18 @@ async function finishCommitted({ layout, log }, installation) {
     const left = await discardSnapshots(layout, log, installation.discard);
     const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
     return isRecorded;
+}
+/**
+ * Moves what was set aside long ago to the staging folder, where `cleanStaging` deletes it. Logs a warning for anything
+ * that cannot be moved: a later run finds it again. Never throws. The caller holds the lock.
+ */
+async function pruneAside({ layout, log }, rule) {
+    await orWarn(log, async () => {
+        for (const path of findExpiredAside(layout.root, rule)) {
+            log.info(`${path} will be removed: it was set aside at least 30 days ago, and keep-snapshots is ${rule.limit}.`);
+            await orWarn(log, async () => await discardTree(layout, path));
+        }
+    });
 }
 /**
  * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
@@ -29424,7 +29614,7 @@ function discardedIn(layout) {
 async function discardSnapshots(layout, log, paths) {
     const left = [];
     for (const path of paths)
-        if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
+        if (!(await orWarn(log, async () => await discardTree(layout, path))))
             left.push(path);
     return left;
 }
@@ -29432,17 +29622,13 @@ async function noteDiscarded(layout, left) {
     await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
 }
 /**
- * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
- * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
+ * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. The
+ * rename is durable on return, also if an earlier call made it: after a power cut, the old name without a journal would
+ * look like the staging folder of a run that was never recovered. Throws the system's error.
  */
-function discardStaging(layout, deploymentId) {
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
+async function discardStaging(layout, deploymentId) {
+    renameIfPresentSync(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
+    await syncDirectory(layout.staging);
 }
 /**
  * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
@@ -29484,16 +29670,25 @@ function mayBeWriting(pid, writtenAtMs) {
     return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
 }
 /**
- * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
- * the staging folder if this run cannot.
+ * Moves a snapshot, or files that were set aside, to the staging folder with one rename, so that no tree is ever half
+ * removed. Later runs empty the staging folder if this run cannot. The rename is durable on return, because afterwards
+ * no record names the tree.
  */
-function cleanup_putAside(layout, path) {
+async function discardTree(layout, path) {
+    const tree = (0,external_node_path_namespaceObject.join)(layout.root, path);
+    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(tree)))
+        return;
+    const [mounted] = mountPointsIn(tree);
+    if (mounted !== undefined)
+        throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
+    // The name is random, because a name made from the id and the version could be too long.
+    renameIfPresentSync(tree, (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
+    for (const folder of [layout.staging, (0,external_node_path_namespaceObject.dirname)(tree)])
+        await syncDirectory(folder);
+}
+function renameIfPresentSync(from, to) {
     try {
-        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
-        if (mounted !== undefined)
-            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-        // The name is random, because a name made from the id and the version could be too long.
-        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
+        (0,external_node_fs_namespaceObject.renameSync)(from, to);
     }
     catch (error) {
         if (!isAbsent(error))
@@ -29508,9 +29703,8 @@ async function setStagingAside(layout, log, name) {
     const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
     if (tryRemoveEmptySync(path))
         return;
-    const folder = (0,external_node_path_namespaceObject.join)(layout.snapshots, 'set-aside');
-    await makePrivateDirectories(folder);
-    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(layout.root, SET_ASIDE));
+    const aside = (0,external_node_path_namespaceObject.join)(layout.root, nextAsidePath(layout.root, `${ASIDE_STAGING}${name}`.slice(0, 200)));
     (0,external_node_fs_namespaceObject.renameSync)(path, aside);
     log.warning(`The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`);
 }
@@ -30992,13 +31186,13 @@ async function endCommitted(host, { records }, commit) {
  */
 async function endJournal({ layout, log }, id, { hasLost = false }) {
     if (!hasLost)
-        discardStaging(layout, id);
+        await discardStaging(layout, id);
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
 }
 /** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
 async function emptyStaging({ layout, log }, deploymentId) {
-    discardStaging(layout, deploymentId);
+    await discardStaging(layout, deploymentId);
     await cleanStaging(layout, log);
 }
 
@@ -32476,6 +32670,7 @@ function tryToReadSettings(path) {
 
 
 
+
 /**
  * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. First moves two things
  * out of the snapshot: its own copy of each kept path that the installed version also has, and every bytecode cache
@@ -32499,7 +32694,7 @@ async function takeSnapshot(context, part) {
     const recorded = identityOf(retained);
     const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
     const difference = await compareRecorded(layout, tree, { signal: tools.signal });
-    const isChanged = difference === undefined || isModified(difference);
+    const isChanged = difference === undefined || !isAsRetained(retained, difference);
     if (isChanged || (await listCaches(context, part, staged)).length > 0)
         throw justModified(snapshot);
     if (caches.length > 0)
@@ -32604,10 +32799,11 @@ async function noteLeaving(context, place) {
 }
 /**
  * Compares a tree again after it was moved to `root`, because other processes could write to the tree until then. Notes
- * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
- * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. The identity
- * also has no tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not
- * compared although this action installed it. Throws only the reason for a cancellation, and file system errors.
+ * and reports how the tree differs from what was installed. If the tree differs, returns its identity; otherwise returns
+ * undefined. The identity is about the installed files, as they are now: nothing vouches for files that were added on
+ * this host, so they cannot keep this version from being restored. The identity has no tree digest if the tree is not a
+ * directory or, after a warning, if it cannot be read or was not compared although this action installed it. Throws only
+ * the reason for a cancellation, and file system errors.
  */
 async function identifyReplaced(context, place, root) {
     const { layout, keepPaths, tools, drift: check } = context.deployment;
@@ -32623,14 +32819,16 @@ async function identifyReplaced(context, place, root) {
     }
     if (!isModified(drift))
         return undefined;
-    if (drift.instead !== undefined)
+    if (drift.instead !== undefined || identity === undefined)
         return { tree_digest: null };
+    if (isOnlyAdded(drift))
+        return identityOf(identity);
     try {
-        const record = (identity && readTreeRecord(layout, identity)) ?? [];
-        const items = await describeTree({ root, keepPaths }, record, tools.signal);
-        if (items !== undefined)
-            return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files, because too many bytes were added or changed.`);
+        const record = readTreeRecord(layout, identity) ?? [];
+        const { items, unread } = await describeTree({ root, keepPaths }, record, tools.signal);
+        if (unread.length > 0)
+            tools.log.warning(`The snapshot of ${placePath(place)} contains changed files whose bytes were not read, so a rollback compares only their size and times: ${listNames(unread)}.`);
+        return await writeTreeRecord(layout, items, tools.signal);
     }
     catch (error) {
         tools.signal.throwIfAborted();
@@ -33250,6 +33448,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
         installed_at: installed?.installed_at ?? null,
         deployment_id: installed?.deployment_id ?? null,
         run_url: installed?.run_url ?? null,
+        retained_at: deployment.tools.now().toISOString(),
         ...(installed?.source && { source: installed.source }),
         ...(installed && !isFrom(installed, order.origin)
             ? { origin: { contract: installed.contract, slug: installed.slug } }
@@ -33280,13 +33479,17 @@ function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
 /** Decides which snapshots of a place stay. The others are removed only after the commit. */
 function retain({ deployment }, place, { recorded, replaced, isRetained }) {
     const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
-    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
+    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, retentionRule(deployment));
     logRetention(deployment, place, retention);
     const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
     return {
         snapshots: retention.keep,
         discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
     };
+}
+/** Returns the rule by which a run prunes what it retains. */
+function retentionRule({ request, tools }) {
+    return { limit: request.keepSnapshots, now: tools.now() };
 }
 function logRetention({ request, tools }, place, { keep, discard }) {
     const rule = `keep-snapshots is ${request.keepSnapshots}`;
@@ -33307,6 +33510,7 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
 }
 
 ;// CONCATENATED MODULE: ./build/install/run/run.js
+
 
 
 
@@ -33353,7 +33557,7 @@ async function runLocked(session, checked, { deployment, flow }) {
 /** Ends and reports a run that could not open the host for its changes. */
 async function endUnchanged(thrown, deployment, lock) {
     const { host, record, tools } = deployment;
-    const error = causeOf(deployment, thrown);
+    const error = await withRemovable(host.layout, causeOf(deployment, thrown));
     const failed = failedEnd(deployment, error);
     const end = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock);
     if (!(end instanceof UntouchableHostError) && pathExistsSync(host.layout.root))
@@ -33400,7 +33604,7 @@ async function cleanUp({ tools }, session, installation) {
     }
 }
 /** Rolls back the steps' changes. */
-async function rollBackRun(deployment, { transaction, stagingFolder }, cause) {
+async function rollBackRun(deployment, { transaction, stagingFolder }, thrown) {
     const { layout, tools, keepPaths, record } = deployment;
     if (deployment.state !== 'pending')
         tools.log.did('failed');
@@ -33420,6 +33624,7 @@ async function rollBackRun(deployment, { transaction, stagingFolder }, cause) {
         undo: transaction.undo,
         lost: transaction.lost,
     });
+    const cause = await withRemovable(layout, thrown);
     const end = {
         ...failedEnd(deployment, cause),
         // Undoing the transaction does not restore a tree that no transaction has moved.
@@ -33740,6 +33945,7 @@ function addNew(known, places) {
 
 
 
+
 /** The lock of one deployment on its host. */
 class HostLock {
     #deployment;
@@ -33816,7 +34022,11 @@ async function openSession(deployment) {
             idle: findIdleSteps(deployment, order),
             results: new Map(),
         }),
-        finish: async (installation) => await finishCommitted(host, installation),
+        async finish(installation) {
+            const isFinished = await finishCommitted(host, installation);
+            await pruneAside(host, retentionRule(deployment));
+            return isFinished;
+        },
         async noteEnd(end, isUnfinished = false) {
             const unfinished = isUnfinished ? { unfinished: true } : {};
             return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined;
@@ -45053,11 +45263,15 @@ async function verifySnapshot({ layout, tools }, part) {
     });
     if (difference === undefined)
         throw unrecorded(root);
-    if (isModified(difference))
-        throw modifiedSnapshot(root, differenceInWords(difference));
+    const added = retained.modified ? difference.added : [];
+    if (!isAsRetained(retained, difference)) {
+        const counted = added.length > 0 ? { ...difference, added: [] } : difference;
+        throw modifiedSnapshot(root, differenceInWords(counted));
+    }
     const restored = `${placeName(part)} ${part.version}`;
+    const unchecked = added.length === 0 ? '' : ` Nothing is known of the added files: ${listNames(added)}.`;
     if (retained.modified)
-        tools.log.warning(`${restored} contains changes that were made on this host, and is restored with them.`);
+        tools.log.warning(`${restored} contains changes that were made on this host, and is restored with them.${unchecked}`);
     else
         tools.log.did(`${restored} as it was installed`);
 }
@@ -45188,7 +45402,7 @@ async function choosePart(rollback, { place, origin, row }) {
     if (isAskedVersion(row.version, toVersion) && (await isPlaceIntact(rollback, present)))
         return keepInstalled(rollback, { place, origin, returning: returningVersion(row) });
     const snapshot = chooseSnapshot(rollback, place, row);
-    const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot;
+    const { name: _, origin: __, kept_paths: ___, keep_paths: ____, retained_at: _____, ...returning } = snapshot;
     return takeRetained(rollback, { place, origin, returning }, snapshot);
 }
 /**

@@ -5,20 +5,28 @@ import {
   mkdirSync,
   mkdtempSync,
   openSync,
+  readFileSync,
   readSync,
   rmSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { whyRightsAreLeftToCi } from '../../extent.ts'
+import { missingTools, whyRightsAreLeftToCi } from '../../extent.ts'
 import { mountServed, unmountServed, whyNoFuse } from './fuse.ts'
 import { FIRST_MARK, MARK_BYTES } from './logged-disk-server.ts'
 import { run, whyNoExt4 } from './mounts.ts'
 
 const DISK_BYTES = 24 * 1024 ** 2
+
+/** A file system for a disk. */
+export interface DiskFormat {
+  readonly type: 'ext4' | 'btrfs'
+  readonly blockBytes: 1024 | 4096
+}
+
 /** Turns off ext4's help for programs that replace a file and forget to sync the new one. */
-const OPTIONS = `loop,sizelimit=${DISK_BYTES},noauto_da_alloc`
+const OPTIONS = { ext4: ',noauto_da_alloc', btrfs: '' }
 
 /** The reason why no disk can be logged here, for a test's `skip`; false if one can. */
 export function whyNoLoggedDisk(): string | false {
@@ -27,29 +35,32 @@ export function whyNoLoggedDisk(): string | false {
   return whyNoFuse() || whyNoExt4()
 }
 
-/** Creates an empty ext4 file system with a journal, in a new file. */
-export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
+/** The reason why no disk with btrfs can be logged here; false if one can. */
+export function whyNoLoggedBtrfs(): string | false {
+  const why = whyNoLoggedDisk() || missingTools('mkfs.btrfs')
+  if (why !== false) return why
+  return !/\bbtrfs$/m.test(readFileSync('/proc/filesystems', 'utf8')) && 'needs a kernel with btrfs'
+}
+
+/** Creates an empty file system in a new file. */
+export function makeDisk(path: string, format: DiskFormat): void {
   writeFileSync(path, '')
   run('truncate', '-s', String(DISK_BYTES), path)
+  run(...commandToMake(format), path)
+}
+
+function commandToMake({ type, blockBytes }: DiskFormat): [string, ...string[]] {
+  // Mixed groups, because a small disk has no room for separate ones of data and metadata.
+  if (type === 'btrfs') return ['mkfs.btrfs', '-q', '--mixed', '-m', 'single', '-d', 'single']
   // Initializes all inode tables and the journal now. Otherwise, the kernel would do so later, and the log would
   // contain those writes.
-  run(
-    'mkfs.ext4',
-    '-q',
-    '-F',
-    '-m',
-    '0',
-    '-b',
-    String(blockBytes),
-    '-E',
-    'lazy_itable_init=0,lazy_journal_init=0,nodiscard',
-    path,
-  )
+  const eager = 'lazy_itable_init=0,lazy_journal_init=0,nodiscard'
+  return ['mkfs.ext4', '-q', '-F', '-m', '0', '-b', String(blockBytes), '-E', eager]
 }
 
 /**
- * Mounts the ext4 in a file on a new folder for the duration of `work`. Mounting replays the journal of the ext4. The
- * writes of `work` need not be durable, so there are no barriers.
+ * Mounts the file system in a file on a new folder for the duration of `work`. Mounting replays its journal. The writes
+ * of `work` need not be durable, so there are no barriers.
  */
 export async function withMounted<T>(image: string, work: (mounted: string) => T | Promise<T>): Promise<T> {
   const mounted = mkdtempSync(join(tmpdir(), 'disk-'))
@@ -74,7 +85,7 @@ function unmount(path: string): void {
 
 /** A mounted disk whose writes and flushes are logged. */
 export interface LoggedDisk {
-  /** The folder on which the disk's ext4 is mounted. */
+  /** The folder on which the disk's file system is mounted. */
   readonly mounted: string
   /** Adds a mark to the log at this moment. */
   mark(number: number): void
@@ -85,14 +96,18 @@ export interface LoggedDisk {
  * that copy in `disk.log`. The log is complete when the promise resolves. The writes of the unmount come after the last
  * mark.
  */
-export async function withLoggedDisk<T>(folder: string, work: (disk: LoggedDisk) => Promise<T>): Promise<T> {
+export async function withLoggedDisk<T>(
+  folder: string,
+  { type }: DiskFormat,
+  work: (disk: LoggedDisk) => Promise<T>,
+): Promise<T> {
   const [image, file, mounted] = [join(folder, 'served.img'), join(folder, 'served'), join(folder, 'mounted')]
   copyFileSync(join(folder, 'base.img'), image)
   writeFileSync(file, '')
   mkdirSync(mounted)
   const served = serve(folder, { image, file })
   try {
-    run('mount', '-o', OPTIONS, file, mounted)
+    run('mount', '-o', `loop,sizelimit=${DISK_BYTES}${OPTIONS[type]}`, file, mounted)
     try {
       return await work({ mounted, mark: number => markOn(file, number) })
     } finally {

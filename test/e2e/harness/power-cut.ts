@@ -4,8 +4,9 @@ import { createRandom } from '../../../bench/source-tree.ts'
 import { type DiskEvent, readDiskLog } from './disk-log.ts'
 
 const SECTOR_BYTES = 512
-/** The superblock is in these first bytes. An ext4 does not survive a torn superblock, whatever runs on the disk. */
+/** The superblock of an ext4 is in these first bytes, that of a btrfs begins at the offset below. */
 const SUPERBLOCK_ENDS = 4096
+const BTRFS_SUPERBLOCK = 65_536
 
 /** Marks that the recorder sets: the power may fail between these two. */
 export const BEGINNING = 1
@@ -54,7 +55,8 @@ export function rebuildDisk({ base, events }: Recording, at: number, seed: numbe
   const unflushed = before.slice(flushed + 1).flatMap(event => (event.kind === 'write' ? [event] : []))
   for (const { offset, bytes } of shuffled(unflushed, random)) {
     const fate = random()
-    const isTorn = fate >= 2 / 3 && offset >= SUPERBLOCK_ENDS
+    // No file system survives a torn superblock, whatever runs on the disk.
+    const isTorn = fate >= 2 / 3 && offset >= SUPERBLOCK_ENDS && offset !== BTRFS_SUPERBLOCK
     for (let done = 0; fate >= 1 / 3 && done < bytes.length; done += SECTOR_BYTES)
       if (!isTorn || random() < 0.5) bytes.copy(disk, offset + done, done, done + SECTOR_BYTES)
   }

@@ -118,6 +118,23 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     }
   })
 
+  it('makes durable that the oldest snapshot and the staged files have left before it removes the journal', () => {
+    for (const { events } of [update, withoutSync]) {
+      const ended = indexOf(events, event => event.kind === 'remove' && event.path.endsWith('/journal.jsonl'))
+      const before = events.slice(0, ended).flatMap(event => (event.kind === 'rename' ? [event] : []))
+      const left = before.filter(({ to }) => to.includes('/discarded-'))
+      assert.equal(left.length, 2)
+      for (const rename of left) {
+        const later = events.slice(events.indexOf(rename), ended)
+        for (const folder of [dirname(rename.from), dirname(rename.to)])
+          assert.ok(
+            later.some(event => event.kind === 'sync' && event.path === folder),
+            `${folder} must be synced after ${rename.from} has left it, before the journal is removed`,
+          )
+      }
+    }
+  })
+
   it('syncs the directories for a kept path that appears after the tree was made durable', async () => {
     const host = hosts.copy('late')
     const tools = standInForSync(

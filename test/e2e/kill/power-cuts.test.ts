@@ -9,7 +9,15 @@ import { after, before, describe, it, type TestContext } from 'node:test'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
 import { byExtent, whyLeftToCi } from '../../extent.ts'
 import { assertExactly, assertNothingStrays, listLasting, readReports } from '../harness/evidence.ts'
-import { type LoggedDisk, makeDisk, whyNoLoggedDisk, withLoggedDisk, withMounted } from '../harness/logged-disk.ts'
+import {
+  type DiskFormat,
+  type LoggedDisk,
+  makeDisk,
+  whyNoLoggedBtrfs,
+  whyNoLoggedDisk,
+  withLoggedDisk,
+  withMounted,
+} from '../harness/logged-disk.ts'
 import { BEGINNING, cutAt, END, markIn, type Recording, readRecording, rebuildDisk } from '../harness/power-cut.ts'
 import { type Deployment, openPowerCutHosts, type PowerCutHosts } from '../harness/power-cut-hosts.ts'
 import type { HostCopy } from '../harness/prepared-host.ts'
@@ -30,17 +38,23 @@ const DEPLOYMENTS: readonly Deployment[] = [
   'removal',
   'recovery',
 ]
-const SHARED: Disk = { name: 'a disk that another process keeps syncing', blockBytes: 1024, hasNeighbour: true }
-const QUIET: Disk = { name: 'a quiet disk', blockBytes: 4096, hasNeighbour: false }
-const DISKS = IS_FULL ? [QUIET, SHARED] : [SHARED]
+const SHARED: Disk = {
+  name: 'a disk that another process keeps syncing',
+  type: 'ext4',
+  blockBytes: 1024,
+  hasNeighbour: true,
+}
+const QUIET: Disk = { name: 'a quiet disk', type: 'ext4', blockBytes: 4096, hasNeighbour: false }
+/** A sync of a directory makes little more durable than that directory. */
+const SPARING: Disk = { name: 'a disk with btrfs', type: 'btrfs', blockBytes: 4096, hasNeighbour: false }
+const DISKS = IS_FULL ? [QUIET, SHARED, SPARING] : [SHARED]
 /** The most power cuts in a case in which at least one cut must do harm. */
 const CONTROLS = 40
 /** The number of the first report's mark. Each report that reaches the hub gets a mark, with the next number. */
 const FIRST_REPORT = 3
 
-interface Disk {
+interface Disk extends DiskFormat {
   readonly name: string
-  readonly blockBytes: 1024 | 4096
   readonly hasNeighbour: boolean
 }
 
@@ -59,7 +73,8 @@ for (const deployment of byExtent({ sample: ['update'] as const, ci: DEPLOYMENTS
     after(() => hosts.close())
 
     for (const disk of DISKS) {
-      it(`leaves exactly the old or the new version, on ${disk.name} (POWER_SEED=${SEED})`, async t => {
+      const skip = disk.type === 'btrfs' && whyNoLoggedBtrfs()
+      it(`leaves exactly the old or the new version, on ${disk.name} (POWER_SEED=${SEED})`, { skip }, async t => {
         const recorded = await record(t, hosts, { disk })
         const outcomes: string[] = []
         for (let cut = 0; cut < CUTS; cut++) outcomes.push(await cutAndFollow(recorded, SEED + cut))
@@ -114,15 +129,15 @@ interface Recorded {
 async function record(
   t: TestContext,
   hosts: PowerCutHosts,
-  { disk: { blockBytes, hasNeighbour }, run = {} }: { disk: Disk; run?: Partial<ActionRun> },
+  { disk, run = {} }: { disk: Disk; run?: Partial<ActionRun> },
 ): Promise<Recorded> {
   const folder = mkdtempSync(join(tmpdir(), 'power-cut-'))
   t.after(() => rmSync(folder, { recursive: true }))
   const base = join(folder, 'base.img')
-  makeDisk(base, blockBytes)
+  makeDisk(base, disk)
   const host = await withMounted(base, mounted => hosts.copy('cut', join(mounted, 'host')))
   const gate = await openReportGate(t, hosts)
-  await withLoggedDisk(folder, async logged => {
+  await withLoggedDisk(folder, disk, async logged => {
     gate.watch(logged)
     const inputs = { ...hosts.inputs, 'hub-url': gate.url, 'project-root': join(logged.mounted, 'host') }
     await hosts.interrupt?.(host, inputs)
@@ -133,7 +148,7 @@ async function record(
       if (hosts.interrupt) assert.match(log, /was recovered: it was rolled back to /)
       else assert.equal(outputs['outcome'], hosts.outcome, log)
     }
-    await (hasNeighbour ? nextToNeighbour(logged.mounted, act) : act())
+    await (disk.hasNeighbour ? nextToNeighbour(logged.mounted, act) : act())
     gate.watch(undefined)
   })
   return { hosts, host, hubUrl: gate.url, recording: readRecording(folder) }
