@@ -149,7 +149,7 @@ export function createKey(store: Store, request: KeyRequest): IssuedKey {
 }
 
 export function listKeys(store: Store): ApiKey[] {
-  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM api_keys ORDER BY created_at, id`).all()
+  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM api_keys ORDER BY rowid`).all()
   return rows.map(row => apiKeySchema.parse(row))
 }
 

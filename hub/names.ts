@@ -103,11 +103,11 @@ export const utcTimeSchema = z.iso
   .regex(/(Z|[+-]00:00)$/, { error: 'must be in UTC' })
 
 /**
- * Sorts versions, newest first: releases by semver, then pre-releases by semver, then other names by publication time.
- * So a pre-release comes first only if none of the versions is a release.
+ * Sorts versions in the order of their publication, newest first: releases by semver, then pre-releases by semver, then
+ * other names, the last published first. So a pre-release comes first only if none of the versions is a release.
  */
-export function newestFirst<T extends { version: string; published_at: string }>(versions: readonly T[]): T[] {
-  return [...versions].sort((a, b) => rank(a.version) - rank(b.version) || compareWithinRank(b, a))
+export function newestFirst<T extends { version: string }>(versions: readonly T[]): T[] {
+  return versions.toReversed().sort((a, b) => rank(a.version) - rank(b.version) || compareWithinRank(b, a))
 }
 
 function rank(version: string): number {
@@ -116,10 +116,6 @@ function rank(version: string): number {
   return parsed.prerelease.length === 0 ? 0 : 1
 }
 
-function compareWithinRank(
-  a: { version: string; published_at: string },
-  b: { version: string; published_at: string },
-): number {
-  const byVersion = semver.valid(a.version) === null ? 0 : semver.compareBuild(a.version, b.version)
-  return byVersion || (a.published_at < b.published_at ? -1 : 1)
+function compareWithinRank(a: { version: string }, b: { version: string }): number {
+  return semver.valid(a.version) === null ? 0 : semver.compareBuild(a.version, b.version)
 }

@@ -2,24 +2,15 @@
 export const HOST = ['kind', 'slug', 'deployer_id', 'host_id'] as const
 
 /**
- * SQL: the time at which a reported deployment was completed, by the host's own clock, because a report that arrives
- * late must not hide a newer one. The time is never later than the report's arrival at this hub: a clock that is years
- * ahead must not hide later reports.
- */
-const REPORT_COMPLETED = 'min(julianday(completed_at), julianday(created_at))'
-
-/**
  * SQL: a column of the newest report, or of the newest success, from the host in a row of `table`. The newest report is
- * about the deployment that was completed last.
+ * the one that arrived last: a host reports its runs in order, and its clock may be wrong.
  */
 export function newest(column: string, table: string, { isSuccess = false } = {}): string {
   const isSameHost = HOST.map(name => `newest.${name} = ${table}.${name}`).join(' AND ')
   // Without the name of the index, the query planner would walk through all failures since the last success.
-  const [index, condition] = isSuccess
-    ? ['INDEXED BY successes_by_completion', "newest.status = 'success'"]
-    : ['', 'TRUE']
+  const [index, condition] = isSuccess ? ['INDEXED BY successes_by_arrival', "newest.status = 'success'"] : ['', 'TRUE']
   return `SELECT ${column} FROM reports AS newest ${index} WHERE ${isSameHost} AND ${condition}
-            ORDER BY ${REPORT_COMPLETED} DESC, newest.seq DESC LIMIT 1`
+            ORDER BY newest.seq DESC LIMIT 1`
 }
 
 /**
@@ -92,25 +83,18 @@ export const MARKETPLACE_SCHEMA = `
   DROP INDEX IF EXISTS reports_by_host;
   DROP INDEX IF EXISTS reports_by_host_and_time;
   DROP INDEX IF EXISTS reports_of_success;
-  CREATE INDEX IF NOT EXISTS reports_by_completion
-    ON reports (kind, slug, deployer_id, host_id, ${REPORT_COMPLETED}, seq);
-  CREATE INDEX IF NOT EXISTS successes_by_completion
-    ON reports (kind, slug, deployer_id, host_id, ${REPORT_COMPLETED}, seq) WHERE status = 'success';
+  DROP INDEX IF EXISTS reports_by_completion;
+  DROP INDEX IF EXISTS successes_by_completion;
+  CREATE INDEX IF NOT EXISTS reports_by_arrival ON reports (${HOST.join(', ')}, seq);
+  CREATE INDEX IF NOT EXISTS successes_by_arrival ON reports (${HOST.join(', ')}, seq) WHERE status = 'success';
   CREATE TRIGGER IF NOT EXISTS reports_never_change BEFORE UPDATE ON reports
     BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
   ${REPORTS_NEVER_GO}
   ${FLEET_SCHEMA}
 `
 
-/**
- * SQL: the time at which a reported deployment was completed, by the host's own clock, because a report that arrives
- * late must not hide a newer one. The time is never later than the report's arrival at this hub: a clock that is years
- * ahead must not hide later reports.
- */
-const PROJECT_REPORT_COMPLETED = 'min(julianday(completed_at), julianday(reported_at))'
-
-/** SQL: the order of reports. The indexes are in the reverse order. */
-export const NEWEST_PROJECT_REPORT_FIRST = `${PROJECT_REPORT_COMPLETED} DESC, reported_at DESC, rowid DESC`
+/** SQL: the order of reports: the one that arrived last is the newest, because a host's clock may be wrong. */
+export const NEWEST_PROJECT_REPORT_FIRST = 'rowid DESC'
 
 /**
  * Created projects, sealed versions with their encrypted DEKs, keys and tokens of projects, and reported deployments.
@@ -173,9 +157,9 @@ export const PROJECT_SCHEMA = `
   DROP INDEX IF EXISTS project_reports_by_time;
   DROP INDEX IF EXISTS project_reports_of_project;
   DROP INDEX IF EXISTS project_reports_of_success;
-  CREATE INDEX IF NOT EXISTS project_reports_by_completion ON project_reports (${PROJECT_REPORT_COMPLETED}, reported_at);
-  CREATE INDEX IF NOT EXISTS project_reports_of_project_by_completion
-    ON project_reports (project_id, ${PROJECT_REPORT_COMPLETED}, reported_at);
-  CREATE INDEX IF NOT EXISTS project_successes_by_completion
-    ON project_reports (project_id, ${PROJECT_REPORT_COMPLETED}, reported_at) WHERE status = 'success';
+  DROP INDEX IF EXISTS project_reports_by_completion;
+  DROP INDEX IF EXISTS project_reports_of_project_by_completion;
+  DROP INDEX IF EXISTS project_successes_by_completion;
+  CREATE INDEX IF NOT EXISTS project_reports_by_arrival ON project_reports (project_id);
+  CREATE INDEX IF NOT EXISTS project_successes_by_arrival ON project_reports (project_id) WHERE status = 'success';
 `

@@ -174,8 +174,9 @@ function isSame(a: PublishedVersion, b: PublishedVersion): boolean {
   return a.sha256 === b.sha256 && a.signature === b.signature
 }
 
+/** In the order of their publication. */
 function findVersions(store: Store, { kind, slug }: ListingId): PublishedVersion[] {
-  const rows = store.db.prepare('SELECT * FROM versions WHERE kind = ? AND slug = ?').all(kind, slug)
+  const rows = store.db.prepare('SELECT * FROM versions WHERE kind = ? AND slug = ? ORDER BY rowid').all(kind, slug)
   return rows.map(row => publishedVersionSchema.parse(row))
 }
 

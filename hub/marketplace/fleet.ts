@@ -142,8 +142,8 @@ function count({ db }: Store, from: string, values: readonly string[] = []): num
   return Number(db.prepare(`SELECT count(*) AS found ${from}`).get(...values)?.['found'])
 }
 
-/** Not `fleet_seq`: hubs that used that name ordered reports differently, so this hub applies all reports once more. */
-const APPLIED = 'fleet_seq_by_completion'
+/** Hubs that used another name ordered reports differently, so this hub applies all reports once more. */
+const APPLIED = 'fleet_seq_by_arrival'
 const BATCH = 10_000
 
 /** Applies the reports that are not applied yet, such as those from an older hub. Usually reads only two numbers. */

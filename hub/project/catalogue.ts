@@ -52,7 +52,7 @@ export function createProject(store: Store, name: string): CreatedProject {
 /** Lists the projects that were created or published. */
 export function listProjects(store: Store): Project[] {
   const names = new Map(listCreated(store).map(({ project_id, name }) => [project_id, name]))
-  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_versions ORDER BY project_id`).all()
+  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_versions ORDER BY rowid`).all()
   const published = Map.groupBy(parseRows(rows), ({ project_id }) => project_id)
   const ids = [...new Set([...names.keys(), ...published.keys()])].sort()
   return ids.map(project_id => ({
@@ -154,8 +154,10 @@ function listCreated(store: Store): CreatedProject[] {
   return rows.map(row => createdProjectSchema.parse(row))
 }
 
+/** In the order of their publication. */
 function findVersions(store: Store, projectId: string): ProjectVersion[] {
-  return parseRows(store.db.prepare(`SELECT ${COLUMNS} FROM project_versions WHERE project_id = ?`).all(projectId))
+  const versions = `SELECT ${COLUMNS} FROM project_versions WHERE project_id = ? ORDER BY rowid`
+  return parseRows(store.db.prepare(versions).all(projectId))
 }
 
 function parseRows(rows: unknown[]): ProjectVersion[] {

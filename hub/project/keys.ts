@@ -61,7 +61,7 @@ export function createProjectKey(store: Store, request: ProjectKeyRequest): Issu
 }
 
 export function listProjectKeys(store: Store): ProjectKey[] {
-  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_keys ORDER BY created_at, id`).all()
+  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_keys ORDER BY rowid`).all()
   return rows.map(row => projectKeySchema.parse(row))
 }
 

@@ -7,7 +7,7 @@ import {
   isSameVersion,
   withoutLeadingV,
 } from '../core/trust/versions.ts'
-import { completionTimeOf, type HostReport, type HostReports, type ReportSubject } from './host-report.ts'
+import { credibleTime, type HostReport, type HostReports, type ReportSubject, reportTimeOf } from './host-report.ts'
 
 /** An operator's question about a fleet. */
 export interface FleetQuestion {
@@ -108,7 +108,9 @@ function standingOf(
     if (attempted === null) return 'unknown'
     if (isSameVersion(attempted, target)) return 'failed'
   }
-  return maxAgeMs !== undefined && isSilent(completionTimeOf(report, now), now - maxAgeMs) ? 'silent' : 'current'
+  return maxAgeMs !== undefined && isSilent(credibleTime(reportTimeOf(report), now), now - maxAgeMs)
+    ? 'silent'
+    : 'current'
 }
 
 function isSilent(time: number | undefined, since: number): boolean {
@@ -119,7 +121,7 @@ function needsDeployment(standing: Standing): boolean {
   return standing !== 'current' && standing !== 'silent'
 }
 
-/** If two versions cannot be ordered, the one that was reported later counts as newer. */
+/** If two versions cannot be ordered, the one whose report the hub received later counts as newer. */
 function newestVersion(reports: readonly HostReport[], now: number): string | undefined {
   let newest: HostReport | undefined
   for (const report of reports) if (report.version !== null && isAhead(report, newest, now)) newest = report
@@ -129,7 +131,7 @@ function newestVersion(reports: readonly HostReport[], now: number): string | un
 function isAhead(report: HostReport, newest: HostReport | undefined, now: number): boolean {
   if (report.version === null || newest === undefined || newest.version === null) return newest === undefined
   const isOlder = isOlderVersion(newest.version, report.version)
-  return isOlder ?? (completionTimeOf(report, now) ?? 0) > (completionTimeOf(newest, now) ?? 0)
+  return isOlder ?? (credibleTime(report.receivedAt, now) ?? 0) > (credibleTime(newest.receivedAt, now) ?? 0)
 }
 
 /**
@@ -226,7 +228,7 @@ export function describeStanding({ standing, report }: FleetHost): string {
     case 'never':
       return 'never reported'
     case 'silent':
-      return `${version}, but silent: last report at ${report?.completedAt ?? 'an unknown time'}`
+      return `${version}, but silent: last report at ${(report && reportTimeOf(report)) ?? 'an unknown time'}`
   }
 }
 

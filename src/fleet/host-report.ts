@@ -14,6 +14,8 @@ export interface HostReport {
   readonly status: 'success' | 'failed' | 'rolled_back' | 'unknown'
   /** ISO 8601 in UTC, by the host's own clock; null if the hub gives no valid time. */
   readonly completedAt: string | null
+  /** When the hub received the report, ISO 8601 in UTC, by the hub's clock; null if the hub gives no valid time. */
+  readonly receivedAt: string | null
   readonly error: string | null
   /** True if several reports may be the host's last one and disagree, so that nobody knows what the host runs. */
   readonly isContradicted: boolean
@@ -59,6 +61,7 @@ const rowSchema = z.lazy(() =>
     version: z.catch(z.nullable(versionSchema), null),
     running_version: z.catch(z.nullable(versionSchema), null),
     completed_at: z.catch(z.nullable(hubTimeSchema), null),
+    created_at: z.catch(z.nullable(hubTimeSchema), null),
     error_message: z.catch(z.nullable(z.string()), null),
   }),
 )
@@ -72,12 +75,14 @@ const hubTimeSchema = z
   )
   .check(z.refine(time => !Number.isNaN(time)))
 
-/**
- * Returns the time of a report; undefined if there is none or it is in the future. A time in the future does not show
- * when the host reported.
- */
-export function completionTimeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: number): number | undefined {
-  return credibleTime(Date.parse(completedAt ?? ''), now)
+/** Returns when a host reported, as the hub says; without the hub's own time, as the host said. */
+export function reportTimeOf({ receivedAt, completedAt }: HostReport): string | null {
+  return receivedAt ?? completedAt
+}
+
+/** Returns a time in milliseconds; undefined if there is none, or if it is in the future, so that it says nothing. */
+export function credibleTime(time: string | null, now: number): number | undefined {
+  return credible(Date.parse(time ?? ''), now)
 }
 
 /**
@@ -105,17 +110,21 @@ export function parseHostReports(body: unknown, subject: ReportSubject, reading:
   return { reports, notes: [...notesOn(counts, subject), ...notesOnHosts(named)], unusable: counts.unusable }
 }
 
-function credibleTime(time: number, now: number): number | undefined {
+function credible(time: number, now: number): number | undefined {
   return Number.isNaN(time) || time > now + CLOCK_TOLERANCE_MS ? undefined : time
 }
 
-function isEarly({ completed_at: time }: Row, now: number): boolean {
-  return time !== null && credibleTime(time, now) === undefined
+function isEarly({ completed_at: completed, created_at: received }: Row, now: number): boolean {
+  const time = received ?? completed
+  return time !== null && credible(time, now) === undefined
 }
 
-/** The newest of one host's reports. A report without a credible time may be newer than any other. */
+/**
+ * The last of one host's reports that the hub received; the host's own clock does not count. A report without a
+ * credible time may be newer than any other.
+ */
 function lastOf(rows: readonly Row[], { redact, now }: Reading): HostReport {
-  const timed = rows.map(row => ({ row, time: credibleTime(row.completed_at ?? Number.NaN, now) }))
+  const timed = rows.map(row => ({ row, time: credible(row.created_at ?? Number.NaN, now) }))
   const newest = timed.reduce((max, { time = max }) => Math.max(max, time), Number.NEGATIVE_INFINITY)
   const last = timed.find(({ time }) => time === newest)?.row ?? (rows[0] as Row)
   const rivals = timed.filter(({ time = newest }) => time === newest)
@@ -132,7 +141,7 @@ function statementOf({ status, version, running_version: running }: Row): string
 
 /** A host whose last deployment did not succeed still runs its earlier version, which some hubs know. */
 function reportOf(row: Row, redact: (text: string) => string): HostReport {
-  const { status, completed_at: time, error_message: error } = row
+  const { status, error_message: error } = row
   // A hub may send a secret back in any field.
   const [attempted, running] = [row.version, row.running_version].map(version =>
     version === null || redact(version) !== version ? null : version,
@@ -142,10 +151,15 @@ function reportOf(row: Row, redact: (text: string) => string): HostReport {
     version: status === 'success' ? attempted : running,
     attempted,
     status,
-    completedAt: time === null ? null : new Date(time).toISOString(),
+    completedAt: isoOf(row.completed_at),
+    receivedAt: isoOf(row.created_at),
     error: error === null || error === '' ? null : cleanForeignText(redact(error), MAX_ERROR_CHARS),
     isContradicted: false,
   }
+}
+
+function isoOf(time: number | null): string | null {
+  return time === null ? null : new Date(time).toISOString()
 }
 
 function notesOn(

@@ -17,6 +17,7 @@ import {
   type InstalledRow,
   type InstalledVersion,
   isFrom,
+  newestInstallation,
   type Origin,
   type ProjectPart,
   type ProjectVersion,
@@ -165,7 +166,7 @@ function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row:
   const folder = snapshotsPath(layout, place)
   const known = existingSnapshots(folder, snapshotsFrom(row, row))
   const asked = known.filter(snapshot =>
-    toVersion === undefined ? isEarlier(snapshot, row) : isAskedVersion(snapshot.version, toVersion),
+    toVersion === undefined ? isInstalledBefore([snapshot], [row]) : isAskedVersion(snapshot.version, toVersion),
   )
   const recorded = asked.filter(({ tree_digest: digest }) => digest !== null)
   const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1))
@@ -173,6 +174,15 @@ function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row:
   const unknown = toVersion === undefined ? undefined : asked.at(-1)
   if (unknown !== undefined) throw unrecorded(join(folder, unknown.name))
   throw noSnapshot(row, { toVersion, known })
+}
+
+/**
+ * True if the newest of `parts` was first installed before the newest of `present`; a rollback does not change this.
+ * The clock says nothing about it. Parts without a number are from before this host counted its installations, so they
+ * are older than numbered ones, but of two such sets, nobody knows which is older: false.
+ */
+function isInstalledBefore(parts: readonly InstalledVersion[], present: readonly InstalledVersion[]): boolean {
+  return newestInstallation(parts) < newestInstallation(present)
 }
 
 function isAskedVersion(version: string | null, asked: string | undefined): boolean {
@@ -183,11 +193,6 @@ function returningVersion(row: InstalledRow): ReturningVersion {
   const { contract: _, kind: __, slug: ___, id: ____, directory: _____, keep_paths: ______, ...version } = row
   const { snapshots: _______, ...installed } = version
   return installed
-}
-
-/** Compares the times of the first installations, which a rollback does not change. */
-function isEarlier(snapshot: SnapshotRow, row: InstalledRow): boolean {
-  return (snapshot.installed_at ?? '') < (row.installed_at ?? '')
 }
 
 /**
@@ -248,7 +253,10 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
  */
 function candidatesOf(known: readonly ProjectVersion[], toVersion: string | undefined): readonly ProjectVersion[] {
   const present = known.at(-1)
-  const earlier = known.slice(0, -1).filter(isBefore(present)).reverse()
+  const earlier = known
+    .slice(0, -1)
+    .filter(({ parts }) => isInstalledBefore(parts, present?.parts ?? []))
+    .reverse()
   if (toVersion === undefined) return earlier
   const isAsked = ({ version }: ProjectVersion): boolean => isSameVersion(version, toVersion)
   if (present === undefined || !isAsked(present)) return known.filter(isAsked).slice(-1)
@@ -260,17 +268,6 @@ function describeProjectVersion({ version, parts }: ProjectVersion): string {
   const sourced = parts.filter(({ source }) => source !== undefined)
   if (sourced.length === 0) return version
   return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`
-}
-
-/**
- * Compares the times at which the newest part of each version was first installed. A rollback does not change these
- * times.
- */
-function isBefore(present: ProjectVersion | undefined): (version: ProjectVersion) => boolean {
-  const timeOf = (version: ProjectVersion | undefined): string =>
-    (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '')
-  const presentTime = timeOf(present)
-  return version => timeOf(version) < presentTime
 }
 
 async function findParts(

@@ -173,16 +173,25 @@ describe('buildFleet', () => {
       assert.equal(fleetOf([row], { expectVersion: '1.0.0' }).inSync, true)
     })
 
+  it('judges the age of a report by the time at which the hub received it', () => {
+    const question = { expectVersion: '1.0.0', maxAgeMs: DAY_MS }
+    const [old, recent] = ['2025-12-31T00:00:00Z', '2026-01-02T11:00:00Z']
+    assert.equal(fleetOf([rowOf('app-1', { completed_at: old, created_at: recent })], question).inSync, true)
+    assert.equal(fleetOf([rowOf('app-1', { completed_at: recent, created_at: old })], question).inSync, false)
+  })
+
   it('compares with the newest version of any host if no version is expected', () => {
     const rows = ['1.9.0', '1.10.0', '1.10.0-rc.1', 'nightly'].map((version, index) =>
       rowOf(`app-${index}`, { version }),
     )
     const fleet = fleetOf(rows.slice(0, 3))
     assert.deepEqual([fleet.target, fleet.outdated], ['1.10.0', ['app-0', 'app-2']])
-    const later = rowOf('app-9', { version: 'nightly', completed_at: '2026-01-02T11:00:00Z' })
+    const later = rowOf('app-9', { version: 'nightly', created_at: '2026-01-02T11:00:00Z' })
     assert.equal(fleetOf([...rows.slice(0, 3), later]).target, 'nightly')
-    const early = rowOf('app-9', { version: 'nightly', completed_at: '2999-01-01T00:00:00Z' })
+    const early = rowOf('app-9', { version: 'nightly', created_at: '2999-01-01T00:00:00Z' })
     assert.equal(fleetOf([...rows.slice(0, 3), early]).target, '1.10.0')
+    const ahead = rowOf('app-9', { version: 'nightly', completed_at: '2026-01-02T11:00:00Z' })
+    assert.equal(fleetOf([...rows.slice(0, 3), ahead]).target, '1.10.0')
   })
 
   it('gives a matrix only names that are safe there, unless the operator has listed them', () => {

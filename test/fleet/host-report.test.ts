@@ -17,6 +17,7 @@ describe('parseHostReports', () => {
         attempted: '1.0.0',
         status: 'success',
         completedAt: TIME,
+        receivedAt: null,
         error: null,
         isContradicted: false,
       },
@@ -26,6 +27,7 @@ describe('parseHostReports', () => {
         attempted: '1.1.0',
         status: 'failed',
         completedAt: TIME,
+        receivedAt: null,
         error: 'unhealthy',
         isContradicted: false,
       },
@@ -69,10 +71,12 @@ describe('parseHostReports', () => {
     assert.match(notes.join(), /2 reports of plugins or services other than plugin greeter/)
   })
 
-  it('uses the newest report of a host that is listed more than once', () => {
+  const old = '2026-01-01T00:00:00Z'
+
+  it('uses the report that the hub received last if a host is listed more than once, whatever the clock of the host', () => {
     const { reports, notes } = parsed([
-      rowOf('app-1', { version: '2.0.0' }),
-      rowOf('app-1', { version: '1.0.0', completed_at: '2026-01-01T00:00:00Z' }),
+      rowOf('app-1', { version: '2.0.0', created_at: TIME }),
+      rowOf('app-1', { version: '1.0.0', created_at: old, completed_at: '2026-01-02T11:00:00Z' }),
       rowOf('app-2'),
       rowOf('app-2', { version: 'v1.0.0', completed_at: 'never' }),
     ])
@@ -87,16 +91,20 @@ describe('parseHostReports', () => {
     assert.match(notes.join(), /2 others were ignored/)
   })
 
-  const old = '2026-01-01T00:00:00Z'
   for (const [name, first, second] of [
     ['with the same time', {}, { version: '2.0.0' }],
-    ['without times', { completed_at: null }, { completed_at: null, version: '2.0.0' }],
-    ['of which one has no valid time', {}, { completed_at: 'soon', version: '2.0.0' }],
-    ['of which one has a time in the future', {}, { completed_at: '2999-01-01T00:00:00Z', version: '2.0.0' }],
+    ['without times', { created_at: null }, { created_at: null, version: '2.0.0' }],
+    [
+      'of which the hub says only when the host completed them',
+      { created_at: null },
+      { created_at: null, completed_at: old, version: '2.0.0' },
+    ],
+    ['of which one has no valid time', {}, { created_at: 'soon', version: '2.0.0' }],
+    ['of which one has a time in the future', {}, { created_at: '2999-01-01T00:00:00Z', version: '2.0.0' }],
     [
       'with times in the future',
-      { completed_at: '2998-01-01T00:00:00Z' },
-      { completed_at: '2999-01-01T00:00:00Z', version: '2.0.0' },
+      { created_at: '2998-01-01T00:00:00Z' },
+      { created_at: '2999-01-01T00:00:00Z', version: '2.0.0' },
     ],
     ['with the same time, of which one failed', {}, { status: 'failed', running_version: '1.0.0' }],
     [
@@ -106,9 +114,10 @@ describe('parseHostReports', () => {
     ],
   ] as const)
     it(`reads no version of a host with contradictory reports ${name}, whatever their order`, () => {
-      const rows = [rowOf('app-1', first), rowOf('app-1', second)]
+      const at = (more: Readonly<Record<string, unknown>>) => rowOf('app-1', { created_at: TIME, ...more })
+      const rows = [at(first), at(second)]
       for (const order of [rows, rows.toReversed()]) {
-        const { reports, notes } = parsed([...order, rowOf('app-1', { completed_at: old, version: '3.0.0' })])
+        const { reports, notes } = parsed([...order, at({ created_at: old, version: '3.0.0' })])
         const { version, attempted, status, isContradicted } = reports[0] ?? {}
         assert.deepEqual([reports.length, version, attempted, status, isContradicted], [1, null, null, 'unknown', true])
         assert.match(notes.join(), /contradict each other.*: app-1\./)

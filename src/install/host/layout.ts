@@ -111,6 +111,28 @@ export function auditPath(layout: Layout): string {
   return join(layout.own, 'audit.jsonl')
 }
 
+/** The greatest number in front of a name. Only a planted name has it; after that, numbers repeat. */
+const MAX_NUMBER = 999_999_999_999_999
+
+/**
+ * Returns the number of the next name in a folder with names such as `7-rest`. The numbers say in which order the names
+ * were created, which times in names do not say after the host's clock has jumped.
+ */
+export function nextNumber(names: readonly string[]): number {
+  const highest = names.reduce((highest, name) => Math.max(highest, numberOf(name)), 0)
+  return Math.min(highest + 1, MAX_NUMBER)
+}
+
+/** Returns names in the order of their numbers. Names with the same number are in the order of their characters. */
+export function byNumber(names: readonly string[]): string[] {
+  return names.toSorted().toSorted((a, b) => numberOf(a) - numberOf(b))
+}
+
+/** Returns 0 for a name without a number. */
+export function numberOf(name: string): number {
+  return Number(/^\d{1,15}(?=-)/.exec(name)?.[0] ?? 0)
+}
+
 export function reservePath(layout: Layout): string {
   return join(layout.own, 'reserve')
 }

@@ -5,10 +5,12 @@ import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { replaceFile } from '../files/durable.ts'
 import { type Layout, nameOf, type PartName, placeName, placeOf } from './layout.ts'
 import {
+  countSchema,
   type InstalledRow,
   type InstalledVersion,
   installedRowSchema,
   isUnique,
+  newestInstallation,
   type PendingService,
   type ProjectVersion,
   projectVersionSchema,
@@ -82,6 +84,7 @@ export function withInstalled(before: HostRecord, { rows, removed, project }: In
   const rowsLeft = [...installed, ...retained]
   const kept = retainedPaths(rowsLeft)
   return {
+    installations: Math.max(before.installations, newestInstallation(rows)),
     installed,
     removed: retained,
     projects: retainVersions(before.projects, project, rowsLeft),
@@ -123,6 +126,14 @@ function withPending(rows: readonly InstalledRow[], pendingOf: PendingOf): reado
   })
 }
 
+/**
+ * Returns the number of the installation that comes after all others on this host. At the greatest number, which only a
+ * forged record reaches, numbers repeat, and no version counts as older than another.
+ */
+export function nextInstallation(layout: Layout): number {
+  return Math.min(readHostRecord(layout).installations + 1, Number.MAX_SAFE_INTEGER)
+}
+
 /** Returns the row of a part, or undefined if there is none. */
 export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], part: PartName): Row | undefined {
   return rows.find(row => nameOf(row) === placeName(part))
@@ -147,6 +158,8 @@ function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {
 const recordFileSchema = z
   .object({
     schema: z.literal(1),
+    /** The number of installations so far, which only grows. Left out before the first. */
+    installations: z.exactOptional(countSchema),
     installed: z.array(installedRowSchema),
     /** Left out when empty. */
     removed: z.exactOptional(z.array(removedRowSchema)),
@@ -166,10 +179,16 @@ const recordFileSchema = z
     z.refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
       error: 'has a service in a directory of plugins, so it contradicts itself',
     }),
+    z.refine(({ installations = 0, installed, removed = [], projects = [] }) => {
+      const listed = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)]
+      return newestInstallation([...listed, ...projects.flatMap(({ parts }) => parts)]) <= installations
+    }, 'lists an installation after the last one that it counts, so it contradicts itself'),
   )
 type RecordFile = z.infer<typeof recordFileSchema>
 
 export interface HostRecord {
+  /** The number of installations so far, which only grows; 0 if the host has not counted any. */
+  readonly installations: number
   readonly installed: readonly InstalledRow[]
   readonly removed: readonly RemovedRow[]
   /** The versions of projects that still have parts here, the newest of each project last. */
@@ -184,7 +203,7 @@ export interface HostRecord {
  */
 function readRecordFile(layout: Layout): HostRecord {
   const text = readStateFileSync(layout.installed)
-  if (text === undefined) return { installed: [], removed: [], projects: [], discard: [] }
+  if (text === undefined) return { installations: 0, installed: [], removed: [], projects: [], discard: [] }
   try {
     return parseRecord(text)
   } catch (error) {
@@ -207,14 +226,14 @@ async function writeRecordFile(layout: Layout, record: HostRecord): Promise<Host
  * Returns the file's content for a record. Parsing puts the keys in a fixed order, so the same rows always have the
  * same bytes.
  */
-function fileOf({ installed, ...lists }: HostRecord): RecordFile {
+function fileOf({ installations, installed, ...lists }: HostRecord): RecordFile {
   const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0))
-  return recordFileSchema.parse({ schema: 1, installed, ...optional })
+  return recordFileSchema.parse({ schema: 1, ...(installations > 0 && { installations }), installed, ...optional })
 }
 
 /** Returns the record that a file contains. */
-function recordOf({ installed, removed = [], projects = [], discard = [] }: RecordFile): HostRecord {
-  return { installed, removed, projects, discard }
+function recordOf({ installations = 0, installed, removed = [], projects = [], discard = [] }: RecordFile): HostRecord {
+  return { installations, installed, removed, projects, discard }
 }
 
 /** Returns the paths of the snapshots in these rows, relative to the project root. */

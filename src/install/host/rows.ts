@@ -31,6 +31,10 @@ export const timeSchema = z.string().check(
   z.refine(text => !Number.isNaN(Date.parse(text)), timeError),
 )
 
+const countError = { error: 'must be a whole number above 0' }
+/** The number of an installation, or of all of them. */
+export const countSchema = z.int(countError).check(z.positive(countError))
+
 /** SHA-256 as this action writes it: lower case. */
 const digestSchema = z.string().check(z.regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }))
 
@@ -74,6 +78,11 @@ const installedVersionSchema = z.object({
   tree_digest: z.nullable(digestSchema),
   /** The name of the record of the version's files; absent if there is no such record. */
   tree_record: z.exactOptional(digestSchema),
+  /**
+   * The number of the installation that first put this version here: the host counts its installations, and all parts
+   * of one have the same number. Absent if the host did not count yet, or if this action did not install the version.
+   */
+  installation: z.exactOptional(countSchema),
   installed_at: z.nullable(timeSchema),
   deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
   run_url: z.nullable(lineSchema),
@@ -85,6 +94,14 @@ const installedVersionSchema = z.object({
 })
 export type SourceRecord = NonNullable<z.infer<typeof installedVersionSchema>['source']>
 export type InstalledVersion = z.infer<typeof installedVersionSchema>
+
+/**
+ * Returns the number of the newest installation among versions; 0 if none has a number, because a host that counts its
+ * installations gives every later version a number.
+ */
+export function newestInstallation(versions: readonly Pick<InstalledVersion, 'installation'>[]): number {
+  return versions.reduce((newest, { installation = 0 }) => Math.max(newest, installation), 0)
+}
 
 /** A version of a part that came from a source, and that this host has installed or retained. */
 export interface SourcedVersion {

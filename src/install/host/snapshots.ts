@@ -7,7 +7,7 @@ import { removeTree } from '../files/remove-tree.ts'
 import { sizeOnDisk } from '../files/space.ts'
 import { asListed } from '../files/spelling.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
-import { type Layout, nameOf, partOf, SET_ASIDE, snapshotsPath } from './layout.ts'
+import { type Layout, nameOf, nextNumber, numberOf, partOf, SET_ASIDE, snapshotsPath } from './layout.ts'
 import { readHostRecord } from './record.ts'
 import { type SnapshotRow, snapshotNameSchema } from './rows.ts'
 
@@ -26,17 +26,8 @@ export function nextSnapshotName(
   recorded: readonly SnapshotRow[] = [],
 ): string {
   const known = [...readNames(folder), ...recorded.map(({ name }) => name)]
-  const names = known.filter(name => snapshotNameSchema.safeParse(name).success)
-  return `${nextNumber(names)}-${versionSchema.safeParse(version).data ?? 'unknown'}`
-}
-
-function nextNumber(names: readonly string[]): number {
-  return names.reduce((highest, name) => Math.max(highest, numberIn(name)), 0) + 1
-}
-
-/** The number at the beginning of a name; 0 if there is none. */
-function numberIn(name: string): number {
-  return Number(/^[0-9]{1,15}(?=-|$)/.exec(name)?.[0] ?? 0)
+  const number = nextNumber(known.filter(name => snapshotNameSchema.safeParse(name).success))
+  return `${number}-${versionSchema.safeParse(version).data ?? 'unknown'}`
 }
 
 /**
@@ -117,7 +108,7 @@ function newestOf<Named extends { readonly name: string }>(
  * may have been wrong.
  */
 function inOrderOfRetention(one: { readonly name: string }, other: { readonly name: string }): number {
-  return numberIn(one.name) - numberIn(other.name)
+  return numberOf(one.name) - numberOf(other.name)
 }
 
 /** Begins the name of a staging folder that was set aside. It may contain kept paths, so it is never pruned. */

@@ -105,6 +105,7 @@ async function closeRecovered(host: HostContext, run: DeadRun, ended: RunEnd): P
     record,
     end,
     address: begin.report_address,
+    isLocked: true,
     accepted: known && isReportedAlike(end, known) ? findAcceptedAttempts(records) : undefined,
     onAccepted: async attempts => void (await journal.append({ record: 'reported', attempts })),
   })

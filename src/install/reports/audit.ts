@@ -6,7 +6,7 @@ import { errnoOf } from '../../core/errors.ts'
 import { syncDirectory, syncFile } from '../files/durable.ts'
 import { readSmallBytesSync } from '../files/open.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
-import { auditPath, type Layout, type PartName, partOf, placeName } from '../host/layout.ts'
+import { auditPath, byNumber, type Layout, nextNumber, type PartName, partOf, placeName } from '../host/layout.ts'
 import { readHostRecord } from '../host/record.ts'
 import {
   type InstalledVersion,
@@ -31,7 +31,7 @@ const MAX_FILES = 4
 /**
  * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
  * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has reached 16 MiB,
- * a single rename adds the time to the file's name, and a new file begins. At most four files are kept.
+ * a single rename adds the next number to the file's name, and a new file begins. At most four files are kept.
  */
 export async function appendAudit({ layout, secrets }: ReportFolder, report: LocalReport): Promise<void> {
   const known = redactReport(report, secrets)
@@ -77,14 +77,17 @@ async function appendLine(path: string, text: string): Promise<'written' | 'full
 
 /** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
 async function rotate(layout: Layout): Promise<void> {
-  const time = new Date().toISOString().replaceAll(':', '-')
-  renameSync(auditPath(layout), join(layout.own, `audit-${time}-${randomUUID().slice(0, 8)}.jsonl`))
+  const number = nextNumber(readRotated(layout))
+  renameSync(auditPath(layout), join(layout.own, `audit-${number}-${randomUUID().slice(0, 8)}.jsonl`))
   await syncDirectory(layout.own)
-  const rotated = readdirSync(layout.own).filter(name => ROTATED.test(name))
-  for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES)) tryUnlinkSync(join(layout.own, name))
+  const old = byNumber(readRotated(layout)).slice(0, 1 - MAX_FILES)
+  for (const name of old) tryUnlinkSync(join(layout.own, `audit-${name}`))
 }
 
-const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/
+/** Returns the names of full files, without `audit-`. */
+function readRotated({ own }: Layout): string[] {
+  return readdirSync(own).flatMap(name => /^audit-(\d{1,15}-[0-9a-f]{8}\.jsonl)$/.exec(name)?.[1] ?? [])
+}
 
 /**
  * Identifies a line by its deployment and outcome. Ignores the time, because a recovery may find the same outcome at

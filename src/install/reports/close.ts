@@ -19,16 +19,18 @@ import {
   runningAfter,
   writeLocalReport,
 } from './local-report.ts'
-import { type AddressedReport, keepInOutbox, removeFromOutbox } from './outbox.ts'
+import { type AddressedReport, keepInOutbox, removeFromOutbox, sendOutbox } from './outbox.ts'
 import type { RunResult } from './result.ts'
 import { type Delivery, type ReportSender, refusalVerb, type Undelivered } from './sender.ts'
 
 /** A run that is over and not reported yet. */
-interface Unreported {
+export interface Unreported {
   readonly record: DeploymentRecord
   readonly end: DeploymentEnd
   /** The address for the deployment's report (see `ReportSender`); null if there is no hub to report to. */
   readonly address: string | null
+  /** Whether this process has the host's lock. Only then does it send the reports that wait in the outbox. */
+  readonly isLocked?: boolean
   /**
    * If the hub has already accepted this report: the number of attempts that were needed. In that case, the report is
    * not sent again.
@@ -46,9 +48,11 @@ const REPORT_TIMEOUT_MS = 10_000
 
 /**
  * Reports how a deployment ended. Always writes the local report first, then reports to the hub, best-effort (contract
- * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. Calls
- * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
- * left. Never throws: the result names anything that could not be written, and the outcome does not change.
+ * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. With
+ * the lock, first sends the reports that wait there: the hub should get a host's reports in the order of its runs,
+ * because the last one counts. Calls `onLocalReport` before it sends anything to the hub, because sending may take more
+ * time than a cancelled run has left. Never throws: the result names anything that could not be written, and the
+ * outcome does not change.
  */
 export async function closeDeployment(
   host: HostContext,
@@ -66,6 +70,9 @@ export async function closeDeployment(
   const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted }
   const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
   onLocalReport({ report: unsent, reportPath: written, plannedSteps })
+  const { sender, grace } = host
+  const { deployment_id: next } = unsent
+  if (run.isLocked && sender !== undefined) await sendOutbox({ ...host, sender, signal: grace.cancelled, next })
   const attempts = run.accepted ?? accepted?.attempts
   const { reported, delivery } = await deliver(host, { ...run, accepted: attempts }, unsent)
   if (reported.accepted) removeFromOutbox(host.layout, unsent)

@@ -7,11 +7,11 @@ import { asSentence } from '../../core/text.ts'
 import { createFile, replaceFile } from '../files/durable.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import { installPath, type Layout, placeOf } from '../host/layout.ts'
+import { byNumber, installPath, type Layout, nextNumber, placeOf } from '../host/layout.ts'
 import { readHostsDirectory } from '../host/plugins-directory.ts'
 import { presentRow } from '../host/previous-install.ts'
 import { readInstalled } from '../host/record.ts'
-import type { InstalledRow } from '../host/rows.ts'
+import { type InstalledRow, newestInstallation } from '../host/rows.ts'
 import { readStateFileSync } from '../host/state-file.ts'
 import {
   type DeploymentEnd,
@@ -130,18 +130,23 @@ export function contractOf({
 export type ReportFolder = { readonly layout: Layout; readonly secrets: Redaction }
 
 /**
- * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process derives the
- * same path, so there is at most one local report for each deployment. If two deployments of one slug started in the
- * same millisecond, the report that is written later also has its deployment's id in its name.
+ * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process finds the same
+ * report, so there is at most one for each deployment. Its name begins with a number, in the order of the reports. If
+ * two deployments of one slug started in the same millisecond, the report that is written later may also have its
+ * deployment's id in its name.
  */
-export async function writeLocalReport({ layout, secrets }: ReportFolder, report: LocalReport): Promise<string> {
-  const text = textOf(report, secrets)
-  const [path, longer] = possiblePaths(layout, report)
-  if (await createFile(path, text)) return path
-  const own = readReportOf(path, report.deployment_id) === undefined ? longer : path
-  await replaceFile(own, text)
-  return own
+export async function writeLocalReport(folder: ReportFolder, report: LocalReport): Promise<string> {
+  const { layout, secrets } = folder
+  const known = findReport(layout, report)
+  if (known !== undefined) return await rewriteLocalReport(folder, known.path, report)
+  const number = String(nextNumber(reportNames(layout.reports))).padStart(NUMBER_DIGITS, '0')
+  const [name, longer] = endsOf(report).map(end => join(layout.reports, `${number}${end}`)) as [string, string]
+  if (await createFile(name, textOf(report, secrets))) return name
+  return await rewriteLocalReport(folder, longer, report)
 }
+
+/** So many digits that a listing by name is in order. */
+const NUMBER_DIGITS = 6
 
 /**
  * If the hub has already accepted a report of this deployment for which `isReportedAlike` is true, returns the local
@@ -205,17 +210,26 @@ function readReportOf(path: string, deploymentId: string): LocalReport | undefin
   }
 }
 
-function findReport(layout: Layout, named: Named): FoundReport | undefined {
-  for (const path of possiblePaths(layout, named)) {
-    const report = readReportOf(path, named.deployment_id)
+function findReport({ reports }: Layout, named: Named): FoundReport | undefined {
+  const ends = endsOf(named)
+  const names = reportNames(reports).filter(name => ends.some(end => name.endsWith(end)))
+  return readFirst(reports, names, named.deployment_id)
+}
+
+/** Returns what the name of a deployment's report has after its number: usually the first, else the second. */
+function endsOf({ started_at, slug, deployment_id: id }: Named): [string, string] {
+  const name = `-${started_at.replaceAll(':', '-')}-${slug ?? id}`
+  return [`${name}.json`, `${name}-${id}.json`]
+}
+
+/** Returns the first of these reports that is of this deployment. */
+function readFirst(folder: string, names: readonly string[], deploymentId: string): FoundReport | undefined {
+  for (const name of names) {
+    const path = join(folder, name)
+    const report = readReportOf(path, deploymentId)
     if (report !== undefined) return { path, report }
   }
   return undefined
-}
-
-function possiblePaths(layout: Layout, { started_at, slug, deployment_id: id }: Named): [string, string] {
-  const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`
-  return [join(layout.reports, `${name}.json`), join(layout.reports, `${name}-${id}.json`)]
 }
 
 /** Replaces the report at this path, redacted, and returns the path. Throws file system errors. */
@@ -268,13 +282,8 @@ function isChanging(journal: readonly JournalRecord[], { contract, slug }: Deplo
 
 /** Returns the project version of the part that was installed last. */
 export function newestProjectVersion(rows: readonly InstalledRow[]): string | null {
-  const newest = rows.toSorted((a, b) => installationTime(a) - installationTime(b)).at(-1)
+  const newest = rows.toSorted((a, b) => newestInstallation([a]) - newestInstallation([b])).at(-1)
   return newest?.project_version ?? null
-}
-
-/** A part that was installed at an unknown time counts as the oldest. */
-function installationTime({ installed_at: at }: InstalledRow): number {
-  return at === null ? 0 : Date.parse(at)
 }
 
 function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): boolean {
@@ -307,21 +316,12 @@ function orNone<T>(read: () => readonly T[]): readonly T[] {
   }
 }
 
-/**
- * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
- * question began recently, so its report is among the newest, even if the clock of another run was ahead.
- */
+/** The maximum number of reports to read. The run in question ended recently, so its report is among the newest. */
 const MAX_READ = 200
 
 /** Returns the local report of the deployment with this id, if it is among the newest 200 reports. Never throws. */
 export function findEndedReport({ reports }: Layout, deploymentId: string): FoundReport | undefined {
-  const newest = reportNames(reports).toSorted().reverse().slice(0, MAX_READ)
-  for (const name of newest) {
-    const path = join(reports, name)
-    const report = readReportOf(path, deploymentId)
-    if (report !== undefined) return { path, report }
-  }
-  return undefined
+  return readFirst(reports, byNumber(reportNames(reports)).reverse().slice(0, MAX_READ), deploymentId)
 }
 
 function reportNames(folder: string): string[] {
@@ -386,20 +386,20 @@ export function withoutStep({ message, step }: NonNullable<LocalReport['error']>
 }
 
 const NAME =
-  /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/
+  /^(?:\d+-)?\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/
 
 /**
  * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
- * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
- * clock was set back, or a file whose name does not look like a report's. Never throws.
+ * means the reports of runs that ended before they knew what to deploy. Their numbers decide which are the oldest.
+ * Never removes `report` itself, or a file whose name does not look like a report's. Never throws.
  */
 export function pruneReports(report: string, slug: string | null, keep: number): void {
   const [folder, newest] = [dirname(report), basename(report)]
   const isOfThis = slug === null ? isNamelessIn(folder) : (name: string) => slugOf(name) === slug
-  const others = namesIn(folder).filter(name => name !== newest && isOfThis(name))
+  const others = reportNames(folder).filter(name => name !== newest && isOfThis(name))
   const excess = others.length + 1 - Math.max(keep, 1)
   if (excess <= 0) return
-  for (const name of others.toSorted().slice(0, excess)) tryUnlinkSync(join(folder, name))
+  for (const name of byNumber(others).slice(0, excess)) tryUnlinkSync(join(folder, name))
 }
 
 function slugOf(name: string): string | undefined {
@@ -418,13 +418,5 @@ function readSlug(path: string): unknown {
     return (JSON.parse(readStateFileSync(path) ?? '') as { slug?: unknown }).slug
   } catch {
     return undefined
-  }
-}
-
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
   }
 }

@@ -7,7 +7,7 @@ import { replaceFile } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import type { Layout } from '../host/layout.ts'
+import { byNumber, type Layout, nextNumber } from '../host/layout.ts'
 import { readStateFileSync } from '../host/state-file.ts'
 import type { Redaction } from '../transaction/record.ts'
 import {
@@ -30,12 +30,14 @@ interface Outbox extends OutboxPlace {
   readonly sender: ReportSender
   readonly secrets: Redaction
   readonly signal: AbortSignal
+  /** The deployment whose report is sent next: its entry in the outbox may be out of date, so it is left alone. */
+  readonly next?: string
 }
 
 /**
- * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total. Continues after a
- * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
- * deployment's local report notes an acceptance.
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total; the order is that
+ * in which they were kept. Continues after a report that the hub does not accept. A report that the hub accepts or
+ * refuses for good leaves the outbox. The deployment's local report notes an acceptance.
  *
  * A report that is refused with 401 or 403 waits for other credentials. After the first such refusal, the newest
  * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
@@ -48,7 +50,7 @@ export async function sendOutbox(outbox: Outbox, now = new Date()): Promise<void
   try {
     const waiting = new WaitingReports(outbox)
     waiting.warnOfForeign()
-    const own = waiting.of(outbox.sender.address)
+    const own = waiting.of(outbox.sender.address).filter(({ report }) => report.deployment_id !== outbox.next)
     const denial = await sendWaiting(outbox, own)
     if (denial !== undefined) outbox.log.warning(describeDenial(denial, leftOf(own, outbox)))
     waiting.dropOld(now)
@@ -168,7 +170,7 @@ class WaitingReports {
   constructor(place: OutboxPlace) {
     const { outbox } = place.layout
     const names = readdirSync(outbox).filter(name => name.endsWith('.json'))
-    const entries = names.sort().map(name => readWaiting(join(outbox, name)))
+    const entries = byNumber(names).map(name => readWaiting(join(outbox, name)))
     this.#place = place
     this.#entries = entries.filter(entry => typeof entry !== 'string')
     this.#foreign = entries.filter(entry => typeof entry === 'string')
@@ -202,7 +204,8 @@ class WaitingReports {
 }
 
 /**
- * Keeps a report that the hub has not accepted, for the next run that reports to the same address. That run sends the
+ * Keeps a report that the hub has not accepted, after all that wait already, for the next run that reports to the same
+ * address. A report of the same deployment that waits already is replaced and keeps its place. That run sends the
  * waiting reports, and then drops the excess. A run that is refused early sends nothing, so this function itself drops
  * the excess if more than 400 reports wait.
  */
@@ -211,14 +214,20 @@ export async function keepInOutbox(
   { address, report }: AddressedReport,
 ): Promise<void> {
   const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2)
-  await replaceFile(entryPath(layout, report), `${text}\n`)
-  if (readdirSync(layout.outbox).length <= MAX_UNSENT) return
+  const names = readdirSync(layout.outbox)
+  const name = names.find(isOf(report)) ?? `${nextNumber(names)}-${report.deployment_id}.json`
+  await replaceFile(join(layout.outbox, name), `${text}\n`)
+  if (names.length < MAX_UNSENT) return
   new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at))
 }
 
 /** Removes the waiting report of this deployment, so that it is not sent again. Never throws. */
-export function removeFromOutbox(layout: Layout, report: LocalReport): void {
-  tryUnlinkSync(entryPath(layout, report))
+export function removeFromOutbox({ outbox }: Layout, report: LocalReport): void {
+  try {
+    for (const name of readdirSync(outbox).filter(isOf(report))) tryUnlinkSync(join(outbox, name))
+  } catch {
+    // The next run finds in the local report that the hub has this report, and removes the entry.
+  }
 }
 
 /** Returns only the path if the file cannot be read as a waiting report. */
@@ -230,6 +239,7 @@ function readWaiting(path: string): WaitingReport | string {
   }
 }
 
-function entryPath(layout: Layout, { started_at, deployment_id }: LocalReport): string {
-  return join(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`)
+/** True for the name of this deployment's entry. */
+function isOf({ deployment_id: id }: LocalReport): (name: string) => boolean {
+  return name => name.endsWith(`-${id}.json`)
 }

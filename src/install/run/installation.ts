@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { isBelow } from '../../core/identifiers.ts'
 import { countInWords } from '../../core/text.ts'
 import { directoryIn, type PartName, placeName, placeOf, snapshotsPath } from '../host/layout.ts'
-import { findInstalled, type Installation, readInstalled } from '../host/record.ts'
+import { findInstalled, type Installation, nextInstallation, readInstalled } from '../host/record.ts'
 import {
   handOver,
   type InstalledRow,
@@ -152,6 +152,7 @@ function newVersion({ deployment, order, results }: StepContext, part: Part): In
     version: part.version,
     artifact_sha256: part.artifactSha256,
     ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
+    installation: nextInstallation(deployment.layout),
     installed_at: tools.now().toISOString(),
     deployment_id: record.facts.deployment_id,
     run_url: tools.runner.workflow.url,
@@ -173,6 +174,7 @@ export function findReplaced(
     project_version: installed?.project_version ?? null,
     artifact_sha256: installed?.artifact_sha256 ?? null,
     ...identityOf(modified ?? installed ?? { tree_digest: null }),
+    ...(installed?.installation && { installation: installed.installation }),
     installed_at: installed?.installed_at ?? null,
     deployment_id: installed?.deployment_id ?? null,
     run_url: installed?.run_url ?? null,

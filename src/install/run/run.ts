@@ -8,7 +8,7 @@ import { withRemovable } from '../host/snapshots.ts'
 import { buildEnd, type DeploymentEnd } from '../journal/facts.ts'
 import { isInDoubt } from '../recovery/dead-run.ts'
 import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
-import { closeDeployment, closeUntouched } from '../reports/close.ts'
+import { closeDeployment, closeUntouched, type Unreported } from '../reports/close.ts'
 import type { RunResult } from '../reports/result.ts'
 import type { InstallOrder, StepContext } from '../steps/context.ts'
 import { noticeSettings } from '../steps/idle.ts'
@@ -61,7 +61,10 @@ export async function runLocked<Checked>(
   const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
   // The staged tree may have filled the disk. Nothing needs that tree anymore, and the reports need space.
   if (isNoted && isSettled(ending) && ending.error?.code === 'disk_full') await session.makeRoom()
-  const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
+  const result = await conclude(deployment, ending, {
+    isLocked: true,
+    onAccepted: attempts => session.noteReported(attempts),
+  })
   const isReported = result.reportPath !== undefined
   // If there is no local report, the next run writes it, provided that the journal says how this run ended.
   if (isSettled(ending) && (isReported || !isNoted)) await session.settle()
@@ -76,7 +79,7 @@ export async function endUnchanged(thrown: unknown, deployment: RunningDeploymen
   const failed = failedEnd(deployment, error)
   const end = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock)
   if (!(end instanceof UntouchableHostError) && pathExistsSync(host.layout.root))
-    return await conclude(deployment, { end, error })
+    return await conclude(deployment, { end, error }, { isLocked: lock.isHeld })
   const untouched = { record, end: end instanceof UntouchableHostError ? failed : end }
   const closed = await closeUntouched(host, untouched, known => tools.observer.onEnded({ ...known, error }))
   return { ...closed, error }
@@ -190,15 +193,15 @@ export function failedEnd(
   return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } })
 }
 
-/** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
+/** Reports how a deployment ended. */
 async function conclude(
   { host, record, tools }: RunningDeployment,
   { end, error, unchecked }: RunEnd,
-  onAccepted?: (attempts: number) => Promise<void>,
+  reporting: Pick<Unreported, 'isLocked' | 'onAccepted'>,
 ): Promise<RunResult> {
   const address = host.sender?.address ?? null
   const handover = unchecked && writeHandover(host.layout, record.facts, unchecked)
-  const closed = await closeDeployment(host, { record, end, address, onAccepted }, known =>
+  const closed = await closeDeployment(host, { record, end, address, ...reporting }, known =>
     tools.observer.onEnded({ ...known, error, handover }),
   )
   return { ...closed, error }

@@ -9,7 +9,6 @@ import type { DeploymentEnd } from '../journal/facts.ts'
 import { finishCommitted, pruneAside } from '../recovery/cleanup.ts'
 import { emptyStaging, endJournal, recoverDeadRun } from '../recovery/recover.ts'
 import { holdLock } from '../recovery/recover-host.ts'
-import { sendOutbox } from '../reports/outbox.ts'
 import type { InstallOrder, StepContext } from '../steps/context.ts'
 import { findIdleSteps } from '../steps/idle.ts'
 import { beginTransaction, type Transaction } from '../transaction/transaction.ts'
@@ -30,9 +29,8 @@ export class HostLock {
   }
 
   /**
-   * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
-   * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
-   * `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the
+   * Takes the lock, and recovers what a dead run left. After this call, anything that was read from the host earlier may
+   * be out of date. The host's record is read once, and used until `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the
    * lock may be held.
    */
   async take(): Promise<void> {
@@ -42,8 +40,6 @@ export class HostLock {
     requireSafeHost(host)
     tools.observer.onBegun(this.#deployment.noteRunning())
     await recoverDeadRun(host)
-    const { sender } = host
-    if (sender !== undefined) await sendOutbox({ ...host, sender, signal: tools.signal })
     holdHostRecord(host.layout)
     // An earlier run may have been recovered meanwhile.
     this.#deployment.noteRunning()

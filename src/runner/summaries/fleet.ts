@@ -8,6 +8,7 @@ import {
   type FleetHost,
   hostsByVersion,
 } from '../../fleet/fleet.ts'
+import { reportTimeOf } from '../../fleet/host-report.ts'
 import { readingFailure } from './failure.ts'
 import type { Headline } from './outcome.ts'
 
@@ -125,7 +126,7 @@ function rowOf(host: FleetHost, now: number): string[] {
     `${mark}${cellOf(id, MAX_CELL_CHARS)}`,
     cellOf(describeStanding(host), MAX_CELL_CHARS),
     cellOf(attemptOf(host), MAX_CELL_CHARS),
-    report === undefined ? '' : ageOf(report.completedAt, now),
+    report === undefined ? '' : ageOf(reportTimeOf(report), now),
   ]
 }
 

@@ -1,7 +1,7 @@
-// Preloaded into an action: each time that the action asks for the time, the clock has moved by another JUMP_MS.
+// Preloaded into an action: its clock is AHEAD_MS ahead, and moves by another JUMP_MS each time that it is asked.
 const Real = Date
-const jumpMs = Number(process.env.JUMP_MS)
-let offset = 0
+const jumpMs = Number(process.env.JUMP_MS ?? 0)
+let offset = Number(process.env.AHEAD_MS ?? 0)
 
 globalThis.Date = class extends Real {
   constructor(...args) {

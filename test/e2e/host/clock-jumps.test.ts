@@ -1,13 +1,26 @@
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { listHosts } from '../../../hub/marketplace/reports.ts'
+import { listDeployments } from '../../../hub/project/reports.ts'
+import type { ActionResult } from '../../../local/runner.ts'
 import { acquireLock } from '../../../src/install/host/lock.ts'
 import { HANG_LIMIT_MS, sampled, whyLeftToCi } from '../../extent.ts'
 import { readLocalReport } from '../harness/evidence.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from '../harness/stage.ts'
+import { filesWith, openProjectStage } from '../harness/project-stage.ts'
+import {
+  openRetainingHost,
+  openStage,
+  PLUGIN_PLAN,
+  pluginFiles,
+  rollBack,
+  SERVICE_PLAN,
+  type Stage,
+  writeFiles,
+} from '../harness/stage.ts'
 
 const PRELOAD = join(import.meta.dirname, '../harness/jumping-date.mjs')
 
@@ -91,3 +104,102 @@ for (const hours of sampled([1, -1], 1)) {
     })
   })
 }
+
+const CLOCKS: Readonly<Record<string, readonly number[]>> = {
+  'was two hours ahead for the second version': [0, 2, 0],
+  'was set back for the last version': [0, 0, -2],
+  'jumped both ways': [0, 9000, -9000],
+}
+const VERSIONS = ['1.0.0', '2.0.0', '3.0.0']
+
+/** A run on a host whose clock is so many hours ahead. */
+function hoursAhead(hours: number) {
+  return { env: { NODE_OPTIONS: `--import=${PRELOAD}`, AHEAD_MS: String(hours * 3_600_000) } }
+}
+
+type RollBack = (toVersion: string) => Promise<ActionResult>
+
+/** Rolls back twice, then to 3.0.0, then once more. */
+async function rollBackOften(rollBackTo: RollBack): Promise<(string | undefined)[]> {
+  const restored: (string | undefined)[] = []
+  for (const toVersion of ['', '', '3.0.0', '']) {
+    const { outputs } = await rollBackTo(toVersion)
+    restored.push(outputs['error-code'] || outputs['running-version'])
+  }
+  return restored
+}
+
+for (const [clock, hours] of sampled(Object.entries(CLOCKS), 1)) {
+  const clockOf = (version: string) => hoursAhead(hours[VERSIONS.indexOf(version)] ?? 0)
+
+  describe(`a host whose clock ${clock}`, { timeout: HANG_LIMIT_MS }, () => {
+    for (const [kind, slug] of Object.entries({ plugin: 'greeter', service: 'clock' } as const))
+      it(`rolls a ${kind} back to the version before, keeps the newest files, and is shown as it is`, async t => {
+        const [stage, isPlugin] = [await openStage(), kind === 'plugin']
+        t.after(() => stage.close())
+        if (!isPlugin) stage.writePlan(SERVICE_PLAN)
+        const subject = { kind: isPlugin ? 'plugin' : 'service', slug } as const
+        for (const version of VERSIONS) {
+          const files = isPlugin ? pluginFiles(version) : { 'run.sh': `echo ${version}\n` }
+          await stage.publish(version, files, subject)
+          const inputs = { ...subject, version, 'keep-snapshots': '2', 'keep-reports': '2' }
+          const { outputs, log } = await stage.deploy(inputs, clockOf(version))
+          assert.deepEqual([outputs['outcome'], outputs['reported']], ['success', 'true'], log)
+        }
+        const own = join(stage.root, '.hub-deploy')
+        const reports = readdirSync(join(own, 'reports')).toSorted()
+        const versionIn = (text: string): unknown => JSON.parse(text).version
+        assert.deepEqual(
+          reports.map(name => versionIn(readFileSync(join(own, 'reports', name), 'utf8'))),
+          ['2.0.0', '3.0.0'],
+        )
+        const audit = readFileSync(join(own, 'audit.jsonl'), 'utf8').trimEnd().split('\n')
+        assert.deepEqual(audit.map(versionIn), VERSIONS)
+        const [shown] = listHosts(stage.store, subject)
+        assert.equal(shown?.running_version, '3.0.0')
+        const rollBackTo: RollBack = to => rollBack(stage, { kind, id: slug, 'to-version': to })
+        assert.deepEqual(await rollBackOften(rollBackTo), ['2.0.0', '1.0.0', '3.0.0', '1.0.0'])
+      })
+
+    it('rolls a project back to the version before, and is shown as it is', async t => {
+      const stage = await openProjectStage()
+      t.after(() => stage.close())
+      for (const version of VERSIONS) {
+        await stage.publish(version, filesWith(version))
+        const { outputs, log } = await stage.deploy({ version }, clockOf(version))
+        assert.deepEqual([outputs['outcome'], outputs['reported']], ['success', 'true'], log)
+      }
+      const shown = listDeployments(stage.store, 10).map(({ version }) => version)
+      assert.deepEqual(shown, VERSIONS.toReversed())
+      const rollBackTo: RollBack = to => rollBack(stage, { id: '', 'project-id': 'shop', 'to-version': to })
+      assert.deepEqual(await rollBackOften(rollBackTo), ['2.0.0', '1.0.0', '3.0.0', '1.0.0'])
+    })
+  })
+}
+
+describe('a host that has not counted its installations', { timeout: HANG_LIMIT_MS }, () => {
+  /** Removes the numbers, as if another release had written the record. */
+  function forgetNumbers({ root }: Stage): void {
+    const path = join(root, '.hub-deploy/installed.json')
+    const withoutNumber = (key: string, value: unknown) => (/^installations?$/.test(key) ? undefined : value)
+    writeFileSync(path, JSON.stringify(JSON.parse(readFileSync(path, 'utf8'), withoutNumber)))
+  }
+
+  it('names its versions instead of choosing one, until the next deployment', async t => {
+    const stage = await openRetainingHost(t)
+    forgetNumbers(stage)
+    const refused = await rollBack(stage)
+    assert.deepEqual([refused.outputs['outcome'], refused.outputs['error-code']], ['failed', 'no_snapshot'])
+    assert.match(refused.log, /The host has 1\.0\.0\. .*name it in to-version/)
+    await stage.publish('3.0.0', pluginFiles('3.0.0'))
+    const { exitCode, log } = await stage.deploy({ version: '3.0.0' }, hoursAhead(-9000))
+    assert.equal(exitCode, 0, log)
+    for (const [toVersion, restored] of [
+      ['', '2.0.0'],
+      ['1.0.0', '1.0.0'],
+    ] as const) {
+      const { outputs, log } = await rollBack(stage, { 'to-version': toVersion })
+      assert.equal(outputs['running-version'], restored, log)
+    }
+  })
+})

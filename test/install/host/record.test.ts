@@ -9,6 +9,7 @@ import type { Layout } from '../../../src/install/host/layout.ts'
 import {
   findInstalled,
   holdHostRecord,
+  nextInstallation,
   readHostRecord,
   readInstalled,
   recordDiscarded,
@@ -77,6 +78,34 @@ describe('the host record', () => {
   }
 })
 
+describe('the number of installations', () => {
+  it('never shrinks, even if the last version is gone', async t => {
+    const layout = await prepareTemporaryHost(t)
+    assert.equal(nextInstallation(layout), 1)
+    await recordInstalled(layout, {
+      rows: [rowOf({ installation: 1 }), rowOf({ id: 'b', installation: 1 })],
+      removed: [],
+    })
+    await recordInstalled(layout, { rows: [rowOf({ installation: 2 })], removed: [] })
+    assert.equal(nextInstallation(layout), 3)
+    await recordInstalled(layout, { rows: [rowOf({ installation: 1 })], removed: [] })
+    await recordInstalled(layout, { rows: [], removed: [removedRowOf({ snapshots: [] })] })
+    assert.equal(nextInstallation(layout), 3)
+    assert.equal(JSON.parse(readFileSync(layout.installed, 'utf8')).installations, 2)
+  })
+
+  it('stays a number at its limit, which only a forged record reaches', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const installations = Number.MAX_SAFE_INTEGER
+    writeFileSync(layout.installed, JSON.stringify({ schema: 1, installations, installed: [] }))
+    assert.equal(nextInstallation(layout), installations)
+    await recordInstalled(layout, { rows: [rowOf({ installation: installations })], removed: [] })
+    assert.equal(readHostRecord(layout).installations, installations)
+    for (const wrong of [-1, 0, 1.5, 1e16, '1', null])
+      assertRefused(layout, { schema: 1, installations: wrong, installed: [] })
+  })
+})
+
 describe('the record of a removed part', () => {
   it('replaces its row until another version is installed there', async t => {
     const layout = await prepareTemporaryHost(t)
@@ -84,6 +113,7 @@ describe('the record of a removed part', () => {
     const removed = removedRowOf({ snapshots: [snapshotOf('1-2.0.0', { kept_paths: ['data'] })] })
     await recordInstalled(layout, { rows: [], removed: [removed] })
     assert.deepEqual(readHostRecord(layout), {
+      installations: 0,
       installed: [rowOf({ id: 'other' })],
       removed: [removed],
       projects: [],
@@ -123,6 +153,12 @@ describe('a name in the host record', () => {
     'a tree digest that is a path': rowOf({ tree_digest: '../installed' }),
     'a digest of another length': rowOf({ artifact_sha256: 'ab' }),
     'a time that is a path': rowOf({ installed_at: '../2026' }),
+    ...Object.fromEntries(
+      [-1, 0, 1.5, 1e300, '2', null].map(number => [
+        `the installation ${JSON.stringify(number)}`,
+        withSnapshot({ installation: number }),
+      ]),
+    ),
     'a deployment that is not a UUID': rowOf({ deployment_id: '..' }),
     'a link with a line break': rowOf({ run_url: 'http://hub\n::error::' }),
   }
@@ -132,6 +168,20 @@ describe('a name in the host record', () => {
       assertRefused(layout, { schema: 1, installed: [row] })
     })
   }
+
+  it('may not have a number after the last installation that the record counts', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const numbered = { installation: 8 }
+    const { contract: _, slug: __, snapshots: ___, ...part } = rowOf(numbered)
+    const projects = [{ slug: 'shop', version: '1.0.0', parts: [part] }]
+    const removed = [removedRowOf({ id: 'other', snapshots: [snapshotOf('1-2.0.0', numbered)] })]
+    const installed = [rowOf()]
+    for (const more of [{ installed: [rowOf(numbered)] }, { installed, removed }, { installed, projects }]) {
+      for (const counted of [{}, { installations: 7 }]) assertRefused(layout, { schema: 1, ...counted, ...more })
+      writeFileSync(layout.installed, JSON.stringify({ schema: 1, installations: 8, ...more }))
+      assert.equal(readHostRecord(layout).installations, 8)
+    }
+  })
 
   it('may not occur twice, either as a place or as a snapshot', async t => {
     const layout = await prepareTemporaryHost(t)
@@ -186,7 +236,7 @@ function assertRefused(layout: Layout, record: unknown): void {
       error instanceof DeploymentError &&
       error.code === 'inconsistent' &&
       error.message.includes(layout.installed) &&
-      /must |twice|retained/.test(error.message) &&
+      /must |twice|retained|counts/.test(error.message) &&
       error.message.includes('move it away'),
   )
 }

@@ -49,6 +49,7 @@ describe('recover, after a removal', () => {
       scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), commit])
       await recoverDeadRun(scene.host)
       assert.deepEqual(readHostRecord(scene.layout), {
+        installations: 0,
         installed: [],
         removed: [removed],
         projects: [],

@@ -82,7 +82,7 @@ function textsBelow(layout: Layout): string[] {
 describe('closeDeployment', () => {
   it('writes one valid local report, 0600', async t => {
     const { layout, closed } = await close(t)
-    assert.deepEqual(readdirSync(layout.reports), ['2026-01-02T03-04-05.678Z-greeter.json'])
+    assert.deepEqual(readdirSync(layout.reports), ['000001-2026-01-02T03-04-05.678Z-greeter.json'])
     assert.equal(statSync(closed.reportPath as string).mode & 0o777, 0o600)
     const report = localReportSchema.parse(JSON.parse(readFileSync(closed.reportPath as string, 'utf8')))
     assert.deepEqual(

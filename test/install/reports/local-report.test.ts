@@ -1,16 +1,20 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { recordInstalled } from '../../../src/install/host/record.ts'
 import {
   describeRecovered,
+  findEndedReport,
   pruneReports,
   readRunningVersion,
   restoredUnhealthy,
   rollbackProblems,
+  writeLocalReport,
 } from '../../../src/install/reports/local-report.ts'
 import { temporaryDirectory, writeTree } from '../../folders.ts'
+import { hostOf } from '../prepared-deployment.ts'
 import { factsOf, prepareTemporaryHost, reportOf, rowOf } from '../prepared-host.ts'
 
 describe('readRunningVersion', () => {
@@ -146,7 +150,13 @@ describe('pruneReports', () => {
         keep: 1,
         gone: [at(2, ID.replace('7', '8'))],
       },
-      'all but the one just written, even if the clock was set back': {
+      'the oldest, even if they were written while the clock was ahead': {
+        files: [`8-${at(1, 'greeter')}`, `9-${at(9, 'greeter')}`, `000010-${at(2, 'greeter')}`],
+        newest: `000010-${at(2, 'greeter')}`,
+        keep: 2,
+        gone: [`8-${at(1, 'greeter')}`],
+      },
+      'all but the one just written, even if its number is not the highest': {
         files: [at(1, 'greeter'), at(2, 'greeter'), at(3, 'greeter')],
         newest: at(1, 'greeter'),
         keep: 1,
@@ -176,5 +186,29 @@ describe('pruneReports', () => {
     pruneReports(join(folder, at(2, 'greeter')), 'greeter', 1)
     pruneReports(join(folder, 'gone', at(2, 'greeter')), 'greeter', 1)
     assert.equal(readdirSync(folder).length, 2)
+  })
+})
+
+describe('writeLocalReport', () => {
+  it('numbers the reports in the order of the runs, and rewrites that of the same run', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const times = ['2026-01-02T05:00:00.000Z', '2026-01-02T03:00:00.000Z', '2026-01-02T04:00:00.000Z']
+    const reports = times.map(started_at => reportOf({ deployment_id: randomUUID(), started_at }))
+    for (const report of [...reports, ...reports]) await writeLocalReport(hostOf(layout), report)
+    assert.deepEqual(
+      readdirSync(layout.reports).toSorted(),
+      times.map((time, nth) => `00000${nth + 1}-${time.replaceAll(':', '-')}-greeter.json`),
+    )
+    const last = reports.at(-1)?.deployment_id ?? ''
+    assert.equal(findEndedReport(layout, last)?.report.started_at, times[2])
+  })
+
+  it('replaces no report of another run that started in the same millisecond', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const [first, second] = [reportOf(), reportOf({ deployment_id: randomUUID() })]
+    for (const report of [first, second, first]) await writeLocalReport(hostOf(layout), report)
+    assert.equal(readdirSync(layout.reports).length, 2)
+    for (const { deployment_id: id } of [first, second])
+      assert.equal(findEndedReport(layout, id)?.report.deployment_id, id)
   })
 })

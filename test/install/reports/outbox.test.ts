@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -23,7 +24,14 @@ import {
 const HERE = 'http://hub greeter'
 
 async function keep(layout: Layout, startedAt: string, address = HERE): Promise<void> {
-  await keepInOutbox(hostOf(layout), { address, report: reportOf({ started_at: startedAt }) })
+  const report = reportOf({ deployment_id: randomUUID(), started_at: startedAt })
+  await keepInOutbox(hostOf(layout), { address, report })
+}
+
+/** The times at which the waiting reports began, in the order of their names. */
+function waitingSince({ outbox }: Layout): string[] {
+  const names = readdirSync(outbox).toSorted((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10))
+  return names.map(name => JSON.parse(readFileSync(join(outbox, name), 'utf8')).report.started_at)
 }
 
 describe('keepInOutbox', () => {
@@ -56,10 +64,11 @@ describe('keepInOutbox', () => {
     const timeOf = (index: number) => new Date(NOW.getTime() + index * 1000).toISOString()
     for (let index = 0; index < 401; index++) {
       const at = timeOf(index)
-      await keepInOutbox(host, { address: HERE, report: reportOf({ started_at: at, completed_at: at }) })
+      const report = reportOf({ deployment_id: randomUUID(), started_at: at, completed_at: at })
+      await keepInOutbox(host, { address: HERE, report })
     }
-    const names = readdirSync(layout.outbox).toSorted()
-    assert.deepEqual([names.length, names[0]?.slice(0, 19)], [200, timeOf(201).slice(0, 19).replaceAll(':', '-')])
+    const waiting = waitingSince(layout)
+    assert.deepEqual([waiting.length, waiting[0]], [200, timeOf(201)])
     assert.deepEqual(host.log.lines.length, 1)
     assert.match(host.log.lines[0] ?? '', /Dropped 201 reports from the outbox /)
   })
@@ -70,6 +79,43 @@ const NEVER = new AbortController().signal
 const NOW = new Date('2026-01-04T00:00:00.000Z')
 
 describe('sendOutbox', () => {
+  it('leaves the order of the waiting reports as it is when one of them is replaced', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await keepInOutbox(hostOf(layout), { address: HERE, report: reportOf({ started_at: '2026-01-01T00:00:00.000Z' }) })
+    await keep(layout, '2026-01-02T00:00:00.000Z')
+    const again = reportOf({ started_at: '2026-01-01T00:00:00.000Z', status: 'failed' })
+    await keepInOutbox(hostOf(layout), { address: HERE, report: again })
+    const sender = senderThat({ accepted: true, attempts: 1 })
+    await sendOutbox({ layout, sender, log: collectLog(), secrets: NO_SECRETS, signal: NEVER }, NOW)
+    assert.deepEqual(
+      sender.sent.map(({ report }) => [report.started_at.slice(8, 10), report.status]),
+      [
+        ['01', 'failed'],
+        ['02', 'success'],
+      ],
+    )
+  })
+
+  it('sends the waiting reports before that of the run itself, and no earlier one of the same run', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const sender = senderThat({ accepted: true, attempts: 1 })
+    await keep(layout, '2026-01-03T00:00:00.000Z')
+    await keepInOutbox(hostOf(layout), {
+      address: HERE,
+      report: reportOf({ status: 'failed', outcome: 'inconsistent' }),
+    })
+    const [record, end] = [createDeploymentRecord(factsOf(), []), buildEnd(NOW, { outcome: 'rolled_back' })]
+    await closeDeployment(hostOf(layout, { sender }), { record, end, address: HERE, isLocked: true })
+    assert.deepEqual(
+      sender.sent.map(({ report }) => [report.deployment_id === DEPLOYMENT_ID, report.status]),
+      [
+        [false, 'success'],
+        [true, 'rolled_back'],
+      ],
+    )
+    assert.deepEqual(readdirSync(layout.outbox), [])
+  })
+
   it('sends nothing after a cancel', async t => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
@@ -78,7 +124,7 @@ describe('sendOutbox', () => {
     assert.equal(sender.sent.length, 0)
   })
 
-  it('sends each waiting report of its own address once, oldest first', async t => {
+  it('sends each waiting report of its own address once, in the order of the runs, whatever the clock said', async t => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     for (const day of ['03', '01', '02']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
@@ -87,9 +133,9 @@ describe('sendOutbox', () => {
     assert.deepEqual(
       sender.sent.map(({ report, retry }) => [report.started_at.slice(8, 10), retry]),
       [
+        ['03', false],
         ['01', false],
         ['02', false],
-        ['03', false],
       ],
     )
     assert.deepEqual(readdirSync(layout.outbox), [])
@@ -189,10 +235,7 @@ describe('sendOutbox', () => {
           : { accepted: true, attempts: 1 },
     }
     await sendOutbox({ layout, sender, log: collectLog(), secrets: NO_SECRETS, signal: NEVER }, NOW)
-    assert.deepEqual(
-      readdirSync(layout.outbox).map(name => name.slice(0, 10)),
-      ['2026-01-01'],
-    )
+    assert.deepEqual(waitingSince(layout), ['2026-01-01T00:00:00.000Z'])
   })
 
   it('sends all waiting reports, and then keeps only the newest 200 of each address', async t => {
@@ -200,9 +243,9 @@ describe('sendOutbox', () => {
     const there = 'http://hub another'
     for (let index = 0; index < 203; index++) {
       const at = new Date(NOW.getTime() - 1_000_000 + index * 1000).toISOString()
-      await keepInOutbox(hostOf(layout), { address: HERE, report: reportOf({ started_at: at, completed_at: at }) })
-      if (index < 3)
-        await keepInOutbox(hostOf(layout), { address: there, report: reportOf({ started_at: `${at.slice(0, -2)}1Z` }) })
+      const here = reportOf({ deployment_id: randomUUID(), started_at: at, completed_at: at })
+      await keepInOutbox(hostOf(layout), { address: HERE, report: here })
+      if (index < 3) await keep(layout, at, there)
     }
     const outbox = { layout, log: collectLog(), secrets: NO_SECRETS }
     const broken = senderThat({ accepted: false, attempts: 1, status: 500, error: 'broken', final: false })
