@@ -17154,6 +17154,24 @@ function renameProbePath({ own }) {
 function auditPath(layout) {
     return (0,external_node_path_namespaceObject.join)(layout.own, 'audit.jsonl');
 }
+/** The greatest number in front of a name. Only a planted name has it; after that, numbers repeat. */
+const MAX_NUMBER = 999_999_999_999_999;
+/**
+ * Returns the number of the next name in a folder with names such as `7-rest`. The numbers say in which order the names
+ * were created, which times in names do not say after the host's clock has jumped.
+ */
+function nextNumber(names) {
+    const highest = names.reduce((highest, name) => Math.max(highest, numberOf(name)), 0);
+    return Math.min(highest + 1, MAX_NUMBER);
+}
+/** Returns names in the order of their numbers. Names with the same number are in the order of their characters. */
+function byNumber(names) {
+    return names.toSorted().toSorted((a, b) => numberOf(a) - numberOf(b));
+}
+/** Returns 0 for a name without a number. */
+function numberOf(name) {
+    return Number(/^\d{1,15}(?=-)/.exec(name)?.[0] ?? 0);
+}
 function reservePath(layout) {
     return (0,external_node_path_namespaceObject.join)(layout.own, 'reserve');
 }
@@ -19183,6 +19201,9 @@ const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHO
 const timeError = { error: 'must be a time such as 2026-01-02T03:04:05.678Z' };
 /** A time that exists, in ISO 8601 in UTC, as this action writes it. */
 const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, { ...timeError, abort: true }), refine(text => !Number.isNaN(Date.parse(text)), timeError));
+const countError = { error: 'must be a whole number above 0' };
+/** The number of an installation, or of all of them. */
+const countSchema = schemas_int(countError).check(_positive(countError));
 /** SHA-256 as this action writes it: lower case. */
 const digestSchema = schemas_string().check(_regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }));
 /** The marketplace slug of a plugin or service, or the id of a project. */
@@ -19213,6 +19234,11 @@ const installedVersionSchema = object({
     tree_digest: nullable(digestSchema),
     /** The name of the record of the version's files; absent if there is no such record. */
     tree_record: exactOptional(digestSchema),
+    /**
+     * The number of the installation that first put this version here: the host counts its installations, and all parts
+     * of one have the same number. Absent if the host did not count yet, or if this action did not install the version.
+     */
+    installation: exactOptional(countSchema),
     installed_at: nullable(timeSchema),
     deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
     run_url: nullable(lineSchema),
@@ -19222,6 +19248,13 @@ const installedVersionSchema = object({
      */
     source: exactOptional(object({ from: lineSchema, id: lineSchema })),
 });
+/**
+ * Returns the number of the newest installation among versions; 0 if none has a number, because a host that counts its
+ * installations gives every later version a number.
+ */
+function newestInstallation(versions) {
+    return versions.reduce((newest, { installation = 0 }) => Math.max(newest, installation), 0);
+}
 /** A keep-path of any length. */
 const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
     error: 'must be a relative path without empty parts, ".", ".." or control characters',
@@ -19415,6 +19448,7 @@ function withInstalled(before, { rows, removed, project }) {
     const rowsLeft = [...installed, ...retained];
     const kept = retainedPaths(rowsLeft);
     return {
+        installations: Math.max(before.installations, newestInstallation(rows)),
         installed,
         removed: retained,
         projects: retainVersions(before.projects, project, rowsLeft),
@@ -19450,6 +19484,13 @@ function withPending(rows, pendingOf) {
         return pending.length === 0 ? others : { ...others, service_pending: true, pending_services: [...pending] };
     });
 }
+/**
+ * Returns the number of the installation that comes after all others on this host. At the greatest number, which only a
+ * forged record reaches, numbers repeat, and no version counts as older than another.
+ */
+function nextInstallation(layout) {
+    return Math.min(readHostRecord(layout).installations + 1, Number.MAX_SAFE_INTEGER);
+}
 /** Returns the row of a part, or undefined if there is none. */
 function findInstalled(rows, part) {
     return rows.find(row => nameOf(row) === placeName(part));
@@ -19470,6 +19511,8 @@ function inOrder(rows) {
 /** The content of `installed.json`. */
 const recordFileSchema = object({
     schema: literal(1),
+    /** The number of installations so far, which only grows. Left out before the first. */
+    installations: exactOptional(countSchema),
     installed: array(installedRowSchema),
     /** Left out when empty. */
     removed: exactOptional(array(removedRowSchema)),
@@ -19485,7 +19528,10 @@ const recordFileSchema = object({
     error: 'lists a plugin or extension twice, so it contradicts itself',
 }), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
     error: 'has a service in a directory of plugins, so it contradicts itself',
-}));
+}), refine(({ installations = 0, installed, removed = [], projects = [] }) => {
+    const listed = [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
+    return newestInstallation([...listed, ...projects.flatMap(({ parts }) => parts)]) <= installations;
+}, 'lists an installation after the last one that it counts, so it contradicts itself'));
 /**
  * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file
  * is not a record that this action writes, and the errors of `readStateFileSync`.
@@ -19493,7 +19539,7 @@ const recordFileSchema = object({
 function readRecordFile(layout) {
     const text = readStateFileSync(layout.installed);
     if (text === undefined)
-        return { installed: [], removed: [], projects: [], discard: [] };
+        return { installations: 0, installed: [], removed: [], projects: [], discard: [] };
     try {
         return parseRecord(text);
     }
@@ -19511,13 +19557,13 @@ async function writeRecordFile(layout, record) {
  * Returns the file's content for a record. Parsing puts the keys in a fixed order, so the same rows always have the
  * same bytes.
  */
-function fileOf({ installed, ...lists }) {
+function fileOf({ installations, installed, ...lists }) {
     const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
-    return recordFileSchema.parse({ schema: 1, installed, ...optional });
+    return recordFileSchema.parse({ schema: 1, ...(installations > 0 && { installations }), installed, ...optional });
 }
 /** Returns the record that a file contains. */
-function recordOf({ installed, removed = [], projects = [], discard = [] }) {
-    return { installed, removed, projects, discard };
+function recordOf({ installations = 0, installed, removed = [], projects = [], discard = [] }) {
+    return { installations, installed, removed, projects, discard };
 }
 /** Returns the paths of the snapshots in these rows, relative to the project root. */
 function retainedPaths(rows) {
@@ -20076,15 +20122,8 @@ function readMountPoints() {
  */
 function nextSnapshotName(folder, version, recorded = []) {
     const known = [...readNames(folder), ...recorded.map(({ name }) => name)];
-    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
-    return `${nextNumber(names)}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
-}
-function nextNumber(names) {
-    return names.reduce((highest, name) => Math.max(highest, numberIn(name)), 0) + 1;
-}
-/** The number at the beginning of a name; 0 if there is none. */
-function numberIn(name) {
-    return Number(/^[0-9]{1,15}(?=-|$)/.exec(name)?.[0] ?? 0);
+    const number = nextNumber(known.filter(name => snapshotNameSchema.safeParse(name).success));
+    return `${number}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
 /**
  * Returns the recorded snapshots that still exist in the folder of a place, with those of their kept paths that exist.
@@ -20138,7 +20177,7 @@ function newestOf(some, { limit }) {
  * may have been wrong.
  */
 function inOrderOfRetention(one, other) {
-    return numberIn(one.name) - numberIn(other.name);
+    return numberOf(one.name) - numberOf(other.name);
 }
 /** Begins the name of a staging folder that was set aside. It may contain kept paths, so it is never pruned. */
 const ASIDE_STAGING = 'staging-';
@@ -23880,6 +23919,7 @@ function redactFacts(facts, redact) {
 
 
 
+
 const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), attempts: schemas_number(), error: nullable(schemas_string()) }));
 /** A deployment's report on this host (docs/files.md, "Local report"). It contains no secret. */
 const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
@@ -23953,19 +23993,24 @@ function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, 
     return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
 }
 /**
- * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process derives the
- * same path, so there is at most one local report for each deployment. If two deployments of one slug started in the
- * same millisecond, the report that is written later also has its deployment's id in its name.
+ * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process finds the same
+ * report, so there is at most one for each deployment. Its name begins with a number, in the order of the reports. If
+ * two deployments of one slug started in the same millisecond, the report that is written later may also have its
+ * deployment's id in its name.
  */
-async function writeLocalReport({ layout, secrets }, report) {
-    const text = textOf(report, secrets);
-    const [path, longer] = possiblePaths(layout, report);
-    if (await createFile(path, text))
-        return path;
-    const own = readReportOf(path, report.deployment_id) === undefined ? longer : path;
-    await replaceFile(own, text);
-    return own;
+async function writeLocalReport(folder, report) {
+    const { layout, secrets } = folder;
+    const known = findReport(layout, report);
+    if (known !== undefined)
+        return await rewriteLocalReport(folder, known.path, report);
+    const number = String(nextNumber(reportNames(layout.reports))).padStart(NUMBER_DIGITS, '0');
+    const [name, longer] = endsOf(report).map(end => (0,external_node_path_namespaceObject.join)(layout.reports, `${number}${end}`));
+    if (await createFile(name, textOf(report, secrets)))
+        return name;
+    return await rewriteLocalReport(folder, longer, report);
 }
+/** So many digits that a listing by name is in order. */
+const NUMBER_DIGITS = 6;
 /**
  * If the hub has already accepted a report of this deployment for which `isReportedAlike` is true, returns the local
  * report's entry about the hub.
@@ -24013,17 +24058,25 @@ function readReportOf(path, deploymentId) {
         return undefined;
     }
 }
-function findReport(layout, named) {
-    for (const path of possiblePaths(layout, named)) {
-        const report = readReportOf(path, named.deployment_id);
+function findReport({ reports }, named) {
+    const ends = endsOf(named);
+    const names = reportNames(reports).filter(name => ends.some(end => name.endsWith(end)));
+    return readFirst(reports, names, named.deployment_id);
+}
+/** Returns what the name of a deployment's report has after its number: usually the first, else the second. */
+function endsOf({ started_at, slug, deployment_id: id }) {
+    const name = `-${started_at.replaceAll(':', '-')}-${slug ?? id}`;
+    return [`${name}.json`, `${name}-${id}.json`];
+}
+/** Returns the first of these reports that is of this deployment. */
+function readFirst(folder, names, deploymentId) {
+    for (const name of names) {
+        const path = (0,external_node_path_namespaceObject.join)(folder, name);
+        const report = readReportOf(path, deploymentId);
         if (report !== undefined)
             return { path, report };
     }
     return undefined;
-}
-function possiblePaths(layout, { started_at, slug, deployment_id: id }) {
-    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
-    return [(0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`), (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`)];
 }
 /** Replaces the report at this path, redacted, and returns the path. Throws file system errors. */
 async function rewriteLocalReport({ secrets }, path, report) {
@@ -24069,12 +24122,8 @@ function isChanging(journal, { contract, slug }) {
 }
 /** Returns the project version of the part that was installed last. */
 function newestProjectVersion(rows) {
-    const newest = rows.toSorted((a, b) => installationTime(a) - installationTime(b)).at(-1);
+    const newest = rows.toSorted((a, b) => newestInstallation([a]) - newestInstallation([b])).at(-1);
     return newest?.project_version ?? null;
-}
-/** A part that was installed at an unknown time counts as the oldest. */
-function installationTime({ installed_at: at }) {
-    return at === null ? 0 : Date.parse(at);
 }
 function isOf({ contract, kind, slug }, facts) {
     return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
@@ -24101,21 +24150,11 @@ function orNone(read) {
         return [];
     }
 }
-/**
- * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
- * question began recently, so its report is among the newest, even if the clock of another run was ahead.
- */
+/** The maximum number of reports to read. The run in question ended recently, so its report is among the newest. */
 const MAX_READ = 200;
 /** Returns the local report of the deployment with this id, if it is among the newest 200 reports. Never throws. */
 function findEndedReport({ reports }, deploymentId) {
-    const newest = reportNames(reports).toSorted().reverse().slice(0, MAX_READ);
-    for (const name of newest) {
-        const path = (0,external_node_path_namespaceObject.join)(reports, name);
-        const report = readReportOf(path, deploymentId);
-        if (report !== undefined)
-            return { path, report };
-    }
-    return undefined;
+    return readFirst(reports, byNumber(reportNames(reports)).reverse().slice(0, MAX_READ), deploymentId);
 }
 function reportNames(folder) {
     try {
@@ -24170,20 +24209,20 @@ function rollbackProblems({ rollback, error }) {
 function withoutStep({ message, step }) {
     return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message;
 }
-const local_report_NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
+const local_report_NAME = /^(?:\d+-)?\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
 /**
  * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
- * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
- * clock was set back, or a file whose name does not look like a report's. Never throws.
+ * means the reports of runs that ended before they knew what to deploy. Their numbers decide which are the oldest.
+ * Never removes `report` itself, or a file whose name does not look like a report's. Never throws.
  */
 function pruneReports(report, slug, keep) {
     const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
     const isOfThis = slug === null ? isNamelessIn(folder) : (name) => slugOf(name) === slug;
-    const others = namesIn(folder).filter(name => name !== newest && isOfThis(name));
+    const others = reportNames(folder).filter(name => name !== newest && isOfThis(name));
     const excess = others.length + 1 - Math.max(keep, 1);
     if (excess <= 0)
         return;
-    for (const name of others.toSorted().slice(0, excess))
+    for (const name of byNumber(others).slice(0, excess))
         tryUnlinkSync((0,external_node_path_namespaceObject.join)(folder, name));
 }
 function slugOf(name) {
@@ -24201,14 +24240,6 @@ function readSlug(path) {
     }
     catch {
         return undefined;
-    }
-}
-function namesIn(folder) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(folder);
-    }
-    catch {
-        return [];
     }
 }
 
@@ -24513,7 +24544,7 @@ const MAX_FILES = 4;
 /**
  * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
  * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has reached 16 MiB,
- * a single rename adds the time to the file's name, and a new file begins. At most four files are kept.
+ * a single rename adds the next number to the file's name, and a new file begins. At most four files are kept.
  */
 async function appendAudit({ layout, secrets }, report) {
     const known = redactReport(report, secrets);
@@ -24561,14 +24592,17 @@ async function appendLine(path, text) {
 }
 /** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
 async function rotate(layout) {
-    const time = new Date().toISOString().replaceAll(':', '-');
-    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
+    const number = nextNumber(readRotated(layout));
+    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${number}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
     await syncDirectory(layout.own);
-    const rotated = (0,external_node_fs_namespaceObject.readdirSync)(layout.own).filter(name => ROTATED.test(name));
-    for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES))
-        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
+    const old = byNumber(readRotated(layout)).slice(0, 1 - MAX_FILES);
+    for (const name of old)
+        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, `audit-${name}`));
 }
-const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
+/** Returns the names of full files, without `audit-`. */
+function readRotated({ own }) {
+    return (0,external_node_fs_namespaceObject.readdirSync)(own).flatMap(name => /^audit-(\d{1,15}-[0-9a-f]{8}\.jsonl)$/.exec(name)?.[1] ?? []);
+}
 /**
  * Identifies a line by its deployment and outcome. Ignores the time, because a recovery may find the same outcome at
  * another time.
@@ -26362,14 +26396,15 @@ function refusalVerb({ status, denied }) {
 
 
 
+
 const OUTBOX_TIMEOUT_MS = 10_000;
 const MAX_UNANSWERED = 2;
 /** A hub may lock out a client that keeps sending rejected credentials. */
 const MAX_DENIED = 5;
 /**
- * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total. Continues after a
- * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
- * deployment's local report notes an acceptance.
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total; the order is that
+ * in which they were kept. Continues after a report that the hub does not accept. A report that the hub accepts or
+ * refuses for good leaves the outbox. The deployment's local report notes an acceptance.
  *
  * A report that is refused with 401 or 403 waits for other credentials. After the first such refusal, the newest
  * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
@@ -26382,7 +26417,7 @@ async function sendOutbox(outbox, now = new Date()) {
     try {
         const waiting = new WaitingReports(outbox);
         waiting.warnOfForeign();
-        const own = waiting.of(outbox.sender.address);
+        const own = waiting.of(outbox.sender.address).filter(({ report }) => report.deployment_id !== outbox.next);
         const denial = await sendWaiting(outbox, own);
         if (denial !== undefined)
             outbox.log.warning(describeDenial(denial, leftOf(own, outbox)));
@@ -26478,7 +26513,7 @@ class WaitingReports {
     constructor(place) {
         const { outbox } = place.layout;
         const names = (0,external_node_fs_namespaceObject.readdirSync)(outbox).filter(name => name.endsWith('.json'));
-        const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(outbox, name)));
+        const entries = byNumber(names).map(name => readWaiting((0,external_node_path_namespaceObject.join)(outbox, name)));
         this.#place = place;
         this.#entries = entries.filter(entry => typeof entry !== 'string');
         this.#foreign = entries.filter(entry => typeof entry === 'string');
@@ -26505,20 +26540,29 @@ class WaitingReports {
     }
 }
 /**
- * Keeps a report that the hub has not accepted, for the next run that reports to the same address. That run sends the
+ * Keeps a report that the hub has not accepted, after all that wait already, for the next run that reports to the same
+ * address. A report of the same deployment that waits already is replaced and keeps its place. That run sends the
  * waiting reports, and then drops the excess. A run that is refused early sends nothing, so this function itself drops
  * the excess if more than 400 reports wait.
  */
 async function keepInOutbox({ layout, log, secrets }, { address, report }) {
     const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2);
-    await replaceFile(entryPath(layout, report), `${text}\n`);
-    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
+    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox);
+    const name = names.find(outbox_isOf(report)) ?? `${nextNumber(names)}-${report.deployment_id}.json`;
+    await replaceFile((0,external_node_path_namespaceObject.join)(layout.outbox, name), `${text}\n`);
+    if (names.length < MAX_UNSENT)
         return;
     new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at));
 }
 /** Removes the waiting report of this deployment, so that it is not sent again. Never throws. */
-function removeFromOutbox(layout, report) {
-    tryUnlinkSync(entryPath(layout, report));
+function removeFromOutbox({ outbox }, report) {
+    try {
+        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(outbox).filter(outbox_isOf(report)))
+            tryUnlinkSync((0,external_node_path_namespaceObject.join)(outbox, name));
+    }
+    catch {
+        // The next run finds in the local report that the hub has this report, and removes the entry.
+    }
 }
 /** Returns only the path if the file cannot be read as a waiting report. */
 function readWaiting(path) {
@@ -26529,8 +26573,9 @@ function readWaiting(path) {
         return path;
     }
 }
-function entryPath(layout, { started_at, deployment_id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
+/** True for the name of this deployment's entry. */
+function outbox_isOf({ deployment_id: id }) {
+    return name => name.endsWith(`-${id}.json`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/close.js
@@ -26546,9 +26591,11 @@ const LOCAL_REPORT = 'the local report';
 const REPORT_TIMEOUT_MS = 10_000;
 /**
  * Reports how a deployment ended. Always writes the local report first, then reports to the hub, best-effort (contract
- * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. Calls
- * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
- * left. Never throws: the result names anything that could not be written, and the outcome does not change.
+ * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. With
+ * the lock, first sends the reports that wait there: the hub should get a host's reports in the order of its runs,
+ * because the last one counts. Calls `onLocalReport` before it sends anything to the hub, because sending may take more
+ * time than a cancelled run has left. Never throws: the result names anything that could not be written, and the
+ * outcome does not change.
  */
 async function closeDeployment(host, run, onLocalReport = () => { }) {
     const { record, end, address } = run;
@@ -26562,6 +26609,10 @@ async function closeDeployment(host, run, onLocalReport = () => { }) {
     const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
     const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
     onLocalReport({ report: unsent, reportPath: written, plannedSteps });
+    const { sender, grace } = host;
+    const { deployment_id: next } = unsent;
+    if (run.isLocked && sender !== undefined)
+        await sendOutbox({ ...host, sender, signal: grace.cancelled, next });
     const attempts = run.accepted ?? accepted?.attempts;
     const { reported, delivery } = await deliver(host, { ...run, accepted: attempts }, unsent);
     if (reported.accepted)
@@ -31041,6 +31092,7 @@ async function closeRecovered(host, run, ended) {
         record,
         end,
         address: begin.report_address,
+        isLocked: true,
         accepted: known && isReportedAlike(end, known) ? findAcceptedAttempts(records) : undefined,
         onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
     });
@@ -33428,6 +33480,7 @@ function newVersion({ deployment, order, results }, part) {
         version: part.version,
         artifact_sha256: part.artifactSha256,
         ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
+        installation: nextInstallation(deployment.layout),
         installed_at: tools.now().toISOString(),
         deployment_id: record.facts.deployment_id,
         run_url: tools.runner.workflow.url,
@@ -33445,6 +33498,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
         project_version: installed?.project_version ?? null,
         artifact_sha256: installed?.artifact_sha256 ?? null,
         ...identityOf(modified ?? installed ?? { tree_digest: null }),
+        ...(installed?.installation && { installation: installed.installation }),
         installed_at: installed?.installed_at ?? null,
         deployment_id: installed?.deployment_id ?? null,
         run_url: installed?.run_url ?? null,
@@ -33545,7 +33599,10 @@ async function runLocked(session, checked, { deployment, flow }) {
     // The staged tree may have filled the disk. Nothing needs that tree anymore, and the reports need space.
     if (isNoted && isSettled(ending) && ending.error?.code === 'disk_full')
         await session.makeRoom();
-    const result = await conclude(deployment, ending, attempts => session.noteReported(attempts));
+    const result = await conclude(deployment, ending, {
+        isLocked: true,
+        onAccepted: attempts => session.noteReported(attempts),
+    });
     const isReported = result.reportPath !== undefined;
     // If there is no local report, the next run writes it, provided that the journal says how this run ended.
     if (isSettled(ending) && (isReported || !isNoted))
@@ -33561,7 +33618,7 @@ async function endUnchanged(thrown, deployment, lock) {
     const failed = failedEnd(deployment, error);
     const end = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock);
     if (!(end instanceof UntouchableHostError) && pathExistsSync(host.layout.root))
-        return await conclude(deployment, { end, error });
+        return await conclude(deployment, { end, error }, { isLocked: lock.isHeld });
     const untouched = { record, end: end instanceof UntouchableHostError ? failed : end };
     const closed = await closeUntouched(host, untouched, known => tools.observer.onEnded({ ...known, error }));
     return { ...closed, error };
@@ -33654,11 +33711,11 @@ function failedEnd({ record, tools }, { code, message }) {
     const sentence = step === null ? message : `${step}: ${message}`;
     return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } });
 }
-/** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
-async function conclude({ host, record, tools }, { end, error, unchecked }, onAccepted) {
+/** Reports how a deployment ended. */
+async function conclude({ host, record, tools }, { end, error, unchecked }, reporting) {
     const address = host.sender?.address ?? null;
     const handover = unchecked && writeHandover(host.layout, record.facts, unchecked);
-    const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => tools.observer.onEnded({ ...known, error, handover }));
+    const closed = await closeDeployment(host, { record, end, address, ...reporting }, known => tools.observer.onEnded({ ...known, error, handover }));
     return { ...closed, error };
 }
 
@@ -33945,7 +34002,6 @@ function addNew(known, places) {
 
 
 
-
 /** The lock of one deployment on its host. */
 class HostLock {
     #deployment;
@@ -33957,9 +34013,8 @@ class HostLock {
         return this.#held !== undefined;
     }
     /**
-     * Takes the lock, recovers what a dead run left, and sends the reports that wait in the outbox. After this call,
-     * anything that was read from the host earlier may be out of date. The host's record is read once, and used until
-     * `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the
+     * Takes the lock, and recovers what a dead run left. After this call, anything that was read from the host earlier may
+     * be out of date. The host's record is read once, and used until `release`. Throws as `holdLock`, `requireSafeHost`, `recoverDeadRun` and `holdHostRecord` do. In that case, the
      * lock may be held.
      */
     async take() {
@@ -33969,9 +34024,6 @@ class HostLock {
         requireSafeHost(host);
         tools.observer.onBegun(this.#deployment.noteRunning());
         await recoverDeadRun(host);
-        const { sender } = host;
-        if (sender !== undefined)
-            await sendOutbox({ ...host, sender, signal: tools.signal });
         holdHostRecord(host.layout);
         // An earlier run may have been recovered meanwhile.
         this.#deployment.noteRunning();
@@ -41487,17 +41539,19 @@ const rowSchema = schemas_lazy(() => object({
     version: schemas_catch(nullable(versionSchema), null),
     running_version: schemas_catch(nullable(versionSchema), null),
     completed_at: schemas_catch(nullable(hubTimeSchema), null),
+    created_at: schemas_catch(nullable(hubTimeSchema), null),
     error_message: schemas_catch(nullable(schemas_string()), null),
 }));
 /** ISO 8601. A time without an offset counts as UTC, because every report is sent in UTC. */
 const hubTimeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
     .check(refine(time => !Number.isNaN(time)));
-/**
- * Returns the time of a report; undefined if there is none or it is in the future. A time in the future does not show
- * when the host reported.
- */
-function completionTimeOf({ completedAt }, now) {
-    return credibleTime(Date.parse(completedAt ?? ''), now);
+/** Returns when a host reported, as the hub says; without the hub's own time, as the host said. */
+function reportTimeOf({ receivedAt, completedAt }) {
+    return receivedAt ?? completedAt;
+}
+/** Returns a time in milliseconds; undefined if there is none, or if it is in the future, so that it says nothing. */
+function credibleTime(time, now) {
+    return credible(Date.parse(time ?? ''), now);
 }
 /**
  * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and older
@@ -41525,15 +41579,19 @@ function parseHostReports(body, subject, reading) {
     };
     return { reports, notes: [...notesOn(counts, subject), ...notesOnHosts(named)], unusable: counts.unusable };
 }
-function credibleTime(time, now) {
+function credible(time, now) {
     return Number.isNaN(time) || time > now + CLOCK_TOLERANCE_MS ? undefined : time;
 }
-function isEarly({ completed_at: time }, now) {
-    return time !== null && credibleTime(time, now) === undefined;
+function isEarly({ completed_at: completed, created_at: received }, now) {
+    const time = received ?? completed;
+    return time !== null && credible(time, now) === undefined;
 }
-/** The newest of one host's reports. A report without a credible time may be newer than any other. */
+/**
+ * The last of one host's reports that the hub received; the host's own clock does not count. A report without a
+ * credible time may be newer than any other.
+ */
 function lastOf(rows, { redact, now }) {
-    const timed = rows.map(row => ({ row, time: credibleTime(row.completed_at ?? Number.NaN, now) }));
+    const timed = rows.map(row => ({ row, time: credible(row.created_at ?? Number.NaN, now) }));
     const newest = timed.reduce((max, { time = max }) => Math.max(max, time), Number.NEGATIVE_INFINITY);
     const last = timed.find(({ time }) => time === newest)?.row ?? rows[0];
     const rivals = timed.filter(({ time = newest }) => time === newest);
@@ -41549,7 +41607,7 @@ function statementOf({ status, version, running_version: running }) {
 }
 /** A host whose last deployment did not succeed still runs its earlier version, which some hubs know. */
 function reportOf(row, redact) {
-    const { status, completed_at: time, error_message: error } = row;
+    const { status, error_message: error } = row;
     // A hub may send a secret back in any field.
     const [attempted, running] = [row.version, row.running_version].map(version => version === null || redact(version) !== version ? null : version);
     return {
@@ -41557,10 +41615,14 @@ function reportOf(row, redact) {
         version: status === 'success' ? attempted : running,
         attempted,
         status,
-        completedAt: time === null ? null : new Date(time).toISOString(),
+        completedAt: isoOf(row.completed_at),
+        receivedAt: isoOf(row.created_at),
         error: error === null || error === '' ? null : cleanForeignText(redact(error), MAX_ERROR_CHARS),
         isContradicted: false,
     };
+}
+function isoOf(time) {
+    return time === null ? null : new Date(time).toISOString();
 }
 function notesOn({ foreign, repeated, unusable }, { kind, slug }) {
     return [
@@ -41657,7 +41719,9 @@ function standingOf(report, { target, maxAgeMs, now }) {
         if (isSameVersion(attempted, target))
             return 'failed';
     }
-    return maxAgeMs !== undefined && isSilent(completionTimeOf(report, now), now - maxAgeMs) ? 'silent' : 'current';
+    return maxAgeMs !== undefined && isSilent(credibleTime(reportTimeOf(report), now), now - maxAgeMs)
+        ? 'silent'
+        : 'current';
 }
 function isSilent(time, since) {
     return time === undefined || time < since;
@@ -41665,7 +41729,7 @@ function isSilent(time, since) {
 function needsDeployment(standing) {
     return standing !== 'current' && standing !== 'silent';
 }
-/** If two versions cannot be ordered, the one that was reported later counts as newer. */
+/** If two versions cannot be ordered, the one whose report the hub received later counts as newer. */
 function newestVersion(reports, now) {
     let newest;
     for (const report of reports)
@@ -41677,7 +41741,7 @@ function isAhead(report, newest, now) {
     if (report.version === null || newest === undefined || newest.version === null)
         return newest === undefined;
     const isOlder = isOlderVersion(newest.version, report.version);
-    return isOlder ?? (completionTimeOf(report, now) ?? 0) > (completionTimeOf(newest, now) ?? 0);
+    return isOlder ?? (credibleTime(report.receivedAt, now) ?? 0) > (credibleTime(newest.receivedAt, now) ?? 0);
 }
 /**
  * Groups the hosts by version, newest version first. Versions that cannot be compared come last, in reverse natural
@@ -41767,7 +41831,7 @@ function describeStanding({ standing, report }) {
         case 'never':
             return 'never reported';
         case 'silent':
-            return `${version}, but silent: last report at ${report?.completedAt ?? 'an unknown time'}`;
+            return `${version}, but silent: last report at ${(report && reportTimeOf(report)) ?? 'an unknown time'}`;
     }
 }
 function describeUnknown(report) {
@@ -41886,6 +41950,7 @@ function credentialsOf({ apiKey, accessToken }) {
 
 
 
+
 const fleet_MAX_ROWS = 200;
 const MAX_VERSIONS = 20;
 const MAX_OTHERS = 20;
@@ -41980,7 +42045,7 @@ function rowOf(host, now) {
         `${mark}${cellOf(id, fleet_MAX_CELL_CHARS)}`,
         cellOf(describeStanding(host), fleet_MAX_CELL_CHARS),
         cellOf(attemptOf(host), fleet_MAX_CELL_CHARS),
-        report === undefined ? '' : ageOf(report.completedAt, now),
+        report === undefined ? '' : ageOf(reportTimeOf(report), now),
     ];
 }
 function attemptOf({ report }) {
@@ -45416,7 +45481,7 @@ function chooseSnapshot({ layout, request }, place, row) {
     const { toVersion } = request;
     const folder = snapshotsPath(layout, place);
     const known = existingSnapshots(folder, snapshotsFrom(row, row));
-    const asked = known.filter(snapshot => toVersion === undefined ? isEarlier(snapshot, row) : isAskedVersion(snapshot.version, toVersion));
+    const asked = known.filter(snapshot => toVersion === undefined ? isInstalledBefore([snapshot], [row]) : isAskedVersion(snapshot.version, toVersion));
     const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
     const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
     if (chosen !== undefined)
@@ -45426,6 +45491,14 @@ function chooseSnapshot({ layout, request }, place, row) {
         throw unrecorded((0,external_node_path_namespaceObject.join)(folder, unknown.name));
     throw noSnapshot(row, { toVersion, known });
 }
+/**
+ * True if the newest of `parts` was first installed before the newest of `present`; a rollback does not change this.
+ * The clock says nothing about it. Parts without a number are from before this host counted its installations, so they
+ * are older than numbered ones, but of two such sets, nobody knows which is older: false.
+ */
+function isInstalledBefore(parts, present) {
+    return newestInstallation(parts) < newestInstallation(present);
+}
 function isAskedVersion(version, asked) {
     return version !== null && asked !== undefined && isSameVersion(version, asked);
 }
@@ -45433,10 +45506,6 @@ function returningVersion(row) {
     const { contract: _, kind: __, slug: ___, id: ____, directory: _____, keep_paths: ______, ...version } = row;
     const { snapshots: _______, ...installed } = version;
     return installed;
-}
-/** Compares the times of the first installations, which a rollback does not change. */
-function isEarlier(snapshot, row) {
-    return (snapshot.installed_at ?? '') < (row.installed_at ?? '');
 }
 /**
  * Finds all parts of one version of a project. Parts that are installed with the same files stay, other parts return
@@ -45487,7 +45556,10 @@ async function target_chooseVersion(rollback, slug) {
  */
 function candidatesOf(known, toVersion) {
     const present = known.at(-1);
-    const earlier = known.slice(0, -1).filter(isBefore(present)).reverse();
+    const earlier = known
+        .slice(0, -1)
+        .filter(({ parts }) => isInstalledBefore(parts, present?.parts ?? []))
+        .reverse();
     if (toVersion === undefined)
         return earlier;
     const isAsked = ({ version }) => isSameVersion(version, toVersion);
@@ -45501,15 +45573,6 @@ function describeProjectVersion({ version, parts }) {
     if (sourced.length === 0)
         return version;
     return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`;
-}
-/**
- * Compares the times at which the newest part of each version was first installed. A rollback does not change these
- * times.
- */
-function isBefore(present) {
-    const timeOf = (version) => (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '');
-    const presentTime = timeOf(present);
-    return version => timeOf(version) < presentTime;
 }
 async function findParts(rollback, { slug, parts }) {
     const found = [];
@@ -46105,7 +46168,7 @@ function findingsOf(inspection) {
  * not be compared.
  */
 function describeDriftOfParts({ parts }) {
-    const names = parts.flatMap(part => status_namesIn(part));
+    const names = parts.flatMap(part => namesIn(part));
     const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0);
     const listed = names
         .slice(0, MAX_LISTED_PATHS)
@@ -46217,7 +46280,7 @@ function versionsOf(snapshots) {
 function dateOf(time) {
     return time === null ? 'unknown' : `${time.slice(0, 10)} ${time.slice(11, 16)} UTC`;
 }
-function status_namesIn({ drift, ...part }) {
+function namesIn({ drift, ...part }) {
     if (drift?.kind === 'no directory')
         return [`${placePath(part)} (${INSTEAD_WORDS[drift.instead]})`];
     if (drift?.kind !== 'differs')

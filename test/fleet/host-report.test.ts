@@ -117,7 +117,7 @@ describe('parseHostReports', () => {
       const at = (more: Readonly<Record<string, unknown>>) => rowOf('app-1', { created_at: TIME, ...more })
       const rows = [at(first), at(second)]
       for (const order of [rows, rows.toReversed()]) {
-        const { reports, notes } = parsed([...order, at({ created_at: old, version: '3.0.0' })])
+        const { reports, notes } = parsed([...order, at({ created_at: old, completed_at: old, version: '3.0.0' })])
         const { version, attempted, status, isContradicted } = reports[0] ?? {}
         assert.deepEqual([reports.length, version, attempted, status, isContradicted], [1, null, null, 'unknown', true])
         assert.match(notes.join(), /contradict each other.*: app-1\./)

@@ -26,7 +26,7 @@ describe('the local report', () => {
     const { outputs } = await stage.deploy()
     const path = outputs['report-path'] ?? ''
     assert.equal(statSync(path).mode & 0o777, 0o600)
-    assert.match(path, /\/\.hub-deploy\/reports\/\d{4}-[^/]*-greeter\.json$/)
+    assert.match(path, /\/\.hub-deploy\/reports\/\d{6}-\d{4}-[^/]*-greeter\.json$/)
     const { started_at, completed_at, duration_ms, states, steps, ...report } = JSON.parse(readFileSync(path, 'utf8'))
     assert.match(started_at, UTC_TIME)
     assert.match(completed_at, UTC_TIME)

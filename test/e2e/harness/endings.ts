@@ -386,7 +386,7 @@ function normalize(text: string): string {
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, 'ID')
     .replace(/\b[0-9a-f]{64}\b/g, 'DIGEST')
     .replace(/\b[0-9a-f]{8}…[0-9a-f]{4}\b/g, 'DIG…EST')
-    .replace(/\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d\.\d{3}Z/g, 'TIME')
+    .replace(/(?:\d{6}-)?\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d\.\d{3}Z/g, 'TIME')
     .replace(/\d{4}-\d\d-\d\d \d\d:\d\d UTC/g, 'TIME')
     .replace(/\b\d+ bytes\b/g, 'N bytes')
     .replace(/(?<!for )\b[\d.]+( |&nbsp;)(?:ms|s)\b/g, 'N$1s')

@@ -107,7 +107,7 @@ function describeCall({ role, name, args, nth }: SystemCall, folders: Readonly<R
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<id>')
     .replaceAll(/\.\d+\.<id>\.tmp/g, '.<tmp>')
     .replaceAll(/[0-9a-f]{64}\.tree/g, '<record>.tree')
-    .replaceAll(/\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z/g, '<time>')
+    .replaceAll(/(?:\d{6}-)?\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z/g, '<time>')
     .replaceAll(/(hub-deploy|commands)-\w{6}/g, '$1-<random>')
     .replaceAll(/\d+</g, '<')
     .replace(/^(.*journal\.jsonl>), \d+$/, '$1, <length>')

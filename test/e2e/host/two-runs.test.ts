@@ -10,7 +10,6 @@ import { installedRows } from '../harness/project-evidence.ts'
 import { openProjectStage, projectFiles } from '../harness/project-stage.ts'
 import { openInstalled, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from '../harness/stage.ts'
 import {
-  forEver,
   openGate,
   openSlowHub,
   pluginZip,
@@ -19,6 +18,8 @@ import {
   serveUntrustedHub,
 } from '../harness/untrusted-hub.ts'
 import { answersOf, goodOffer, serveUntrustedProjectHub } from '../harness/untrusted-project-hub.ts'
+
+const KILLING = join(import.meta.dirname, '../harness/kill-before-rename.mjs')
 
 let stage: Stage
 beforeEach(async () => {
@@ -189,31 +190,16 @@ describe('a run that was killed while it downloaded', () => {
   })
 })
 
-it('a run that was killed before its journal existed leaves the host usable at once, and nothing to report', async t => {
-  const waiting = Promise.withResolvers<void>()
-  const answers = {
-    fail: () => 'fail' as const,
-    hang() {
-      waiting.resolve()
-      return forEver()
-    },
-    pass: () => undefined,
-  }
-  let answer: keyof typeof answers = 'fail'
-  const hub = await openGate(t, stage.hub.url, route => (route === 'report' ? answers[answer]() : undefined))
-  assertEnded(await stage.deploy({ version: '1.0.0', 'deployments-url': hub.url }), 'success', { reported: 'false' })
-  answer = 'hang'
-  const first = stage.deploy({ version: '2.0.0', 'deployments-url': hub.url })
-  await waiting.promise
-  process.kill(readHolder(stage.root), 'SIGKILL')
-  const dead = await first
+it('a run that was killed before its journal existed leaves the host usable at once, and nothing to report', async () => {
+  const journal = join(stage.root, '.hub-deploy/journal.jsonl')
+  const env = { NODE_OPTIONS: `--import=${KILLING}`, KILL_BEFORE: journal }
+  const dead = await stage.deploy({ version: '2.0.0' }, { env })
   assertEnded(dead, 'interrupted', { state: 'pending', 'running-version': '1.0.0' })
-  assert.ok(!existsSync(join(stage.root, '.hub-deploy/journal.jsonl')))
+  assert.ok(!existsSync(journal))
   const post = await stage.deploy({}, { phase: 'post', state: dead.state })
   assert.equal(post.exitCode, 0, post.log)
-  answer = 'pass'
-  const next = { version: '2.0.0', 'deployments-url': hub.url, 'lock-timeout-seconds': '0' }
-  assertEnded(await stage.deploy(next), 'success', { changed: 'true' })
+  const next = await stage.deploy({ version: '2.0.0', 'lock-timeout-seconds': '0' })
+  assertEnded(next, 'success', { changed: 'true' })
   assertNothingStrays(stage.root)
 })
 
