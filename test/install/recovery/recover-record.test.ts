@@ -11,7 +11,7 @@ import { announced, begun, makeScene, type SceneRecord, UPDATE, undone } from '.
 
 const AT = '2026-01-02T03:04:07.000Z'
 const RESTART: SceneRecord = { record: 'service', part: 'greeter', was_running: true }
-const hostConfig = { path: 'host-config.yaml', text: 'version: 1\nsupervisor: systemd\n' }
+const hostConfig = { path: 'host-config.yaml', text: 'version: 1\nsupervisor: systemd\nplugins: {greeter: {}}\n' }
 
 /** A host with version 1.0.0, and the records of a run that installs 2.0.0. */
 async function openScene(t: TestContext) {
