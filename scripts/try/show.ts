@@ -192,6 +192,7 @@ function inputsOf(sources: Sources, files: readonly OperatorFile[]): Record<stri
     ...(sources.kind === 'project' ? projectInputs(sources) : partInputs(sources)),
     ...(sources.isSigned ? { 'plugin-secret-key': secret('PLUGIN_SECRET_KEY') } : {}),
     'project-root': '/srv/app # on the host',
+    'host-id': 'app-1 # the same name in every workflow for this host',
     ...Object.fromEntries(files.map(({ input, path }) => [input, path])),
   }
 }
