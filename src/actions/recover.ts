@@ -17,6 +17,7 @@ import { layoutOf } from '../install/host/layout.ts'
 import { requireOwnKinds, UntouchableHostError } from '../install/host/ownership.ts'
 import { nameUser, otherWriters, walkPath } from '../install/host/permissions.ts'
 import { readHostRecord } from '../install/host/record.ts'
+import { removeTrash } from '../install/recovery/cleanup.ts'
 import { isAnyPending, recoverHost } from '../install/recovery/recover-host.ts'
 import type { HostContext } from '../install/reports/host.ts'
 import { hostContextOf } from '../install/run/deployment.ts'
@@ -51,6 +52,7 @@ export async function recover(): Promise<void> {
   }
   // The units that wait for this program may start, unless the host could not be recovered.
   if (process.exitCode !== EXIT.inconsistent) await notifyReady()
+  await removeTrash(hostHere(command, log))
 }
 
 function readCommand(): RecoverCommand | undefined {
@@ -66,10 +68,10 @@ function readCommand(): RecoverCommand | undefined {
   return undefined
 }
 
-async function recoverRoot({ lockTimeoutMs, ...address }: RecoverCommand, log: Log) {
-  const host = hostHere(address, log)
+async function recoverRoot(command: RecoverCommand, log: Log) {
+  const host = hostHere(command, log)
   const wasPending = isAnyPending(host)
-  const recovered = await recoverHost(host, lockTimeoutMs)
+  const recovered = await recoverHost(host, command.lockTimeoutMs)
   // If nothing was recovered, the files are as they were, so the services may start even if the record is damaged.
   if (recovered === undefined) await notifyReady()
   requireReadableRecord(host)

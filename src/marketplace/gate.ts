@@ -228,9 +228,9 @@ async function inPrivateFolder(tools: GateTools, act: (folder: string) => Promis
 }
 
 /** Removes the private folder. If this fails, the post step tries again. */
-async function removeFolder({ runner, log, onFolder }: GateTools, folder: string): Promise<void> {
+async function removeFolder({ runner, log, signal, onFolder }: GateTools, folder: string): Promise<void> {
   try {
-    await removePrivateFolder(runner.temporaryFolder, folder)
+    await removePrivateFolder(runner.temporaryFolder, folder, signal)
     onFolder(undefined)
   } catch (error) {
     log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step will try again.`)

@@ -3,6 +3,7 @@ import * as core from '@actions/core'
 import { DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import { startGrace } from '../install/files/child-process.ts'
 import { isSystemError, toHostError } from '../install/files/errors.ts'
+import { removeTrash } from '../install/recovery/cleanup.ts'
 import { recoverMainStep } from '../install/recovery/recover-host.ts'
 import type { Flows } from '../install/reports/host.ts'
 import { type LocalReport, redactReport } from '../install/reports/local-report.ts'
@@ -320,6 +321,7 @@ export async function runPostStep<Request extends HostRequest>(
     if (host === undefined) return
     step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }))
     if (handover !== '') step.finishCheck(await checkRestored(host, handover))
+    await removeTrash(host)
   } catch (error) {
     const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`
     failStep(step, isSystemError(error) ? toHostError(error, doing) : error)

@@ -1,5 +1,15 @@
 import { randomUUID } from 'node:crypto'
-import { chmodSync, mkdirSync, readdirSync, realpathSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
+import {
+  chmodSync,
+  type Dirent,
+  mkdirSync,
+  opendirSync,
+  readdirSync,
+  realpathSync,
+  renameSync,
+  rmdirSync,
+  unlinkSync,
+} from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { toTemporaryError } from './errors.ts'
@@ -16,6 +26,10 @@ const MAX_OPEN = 70
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000
 
+/** Directories up to this size, with a few thousand entries at most, are listed at once. */
+const MAX_BYTES_AT_ONCE = 64 * 1024
+const LISTED_AT_ONCE = 2000
+
 /**
  * Removes the file, symlink or directory at the path, with everything in it. Does nothing if nothing is there. The
  * caller must make sure that only this user can change the directory that contains the path. Removes everything below
@@ -23,15 +37,34 @@ const MAX_MOVED_UP = 10_000
  * in the tree meanwhile. Enters no mount point, but recognizes a bind mount of the same file system only with /proc.
  * Works in slices, between which signals are handled. Removes everything that it can, and then throws the error about
  * the first item that stays. That is the system's error, or DeploymentError `unsafe_host` for a mount point or as
- * `openDirectorySync` throws it.
+ * `openDirectorySync` throws it. Soon after the signal is aborted, stops and throws the signal's reason.
  */
-export async function removeTree(path: string): Promise<void> {
+export async function removeTree(path: string, signal?: AbortSignal): Promise<void> {
   const stat = lstatIfPresentSync(path)
   if (stat === undefined) return
   if (!stat.isDirectory()) return unlinkIfPresentSync(path)
   const parent = openDirectorySync(realpathSync(dirname(path)))
   try {
-    await new TreeRemoval(parent).remove(path)
+    await new TreeRemoval(parent, dirname(path), signal).remove([Buffer.from(basename(path))])
+  } finally {
+    parent.close()
+  }
+}
+
+/**
+ * Removes everything in a directory, as `removeTree` does. Other processes may do the same at the same time. Throws as
+ * `removeTree` does, also DeploymentError `unsafe_host` if the directory itself is a mount point.
+ */
+export async function emptyDirectory(path: string, signal?: AbortSignal): Promise<void> {
+  const parent = openDirectorySync(realpathSync(dirname(path)))
+  try {
+    const directory = openDirectorySync(parent.entry(basename(path)))
+    try {
+      if (!isOnMountOf(parent, directory)) throw mountedAt(path)
+      await new TreeRemoval(directory, path, signal).removeAll()
+    } finally {
+      directory.close()
+    }
   } finally {
     parent.close()
   }
@@ -58,20 +91,35 @@ interface Inner {
 
 class TreeRemoval {
   readonly #top: OpenDirectory
-  readonly #slice = new TimeSlice()
+  readonly #path: string
+  readonly #signal: AbortSignal | undefined
+  readonly #slice: TimeSlice
   /** Directories that were nested too deeply and are now in `top`. */
   readonly #movedUp: Inner[] = []
   #movedUpCount = 0
   #refillCount = 0
   #firstError: unknown
 
-  constructor(top: OpenDirectory) {
+  /** `path` is the path of `top`, for messages only. */
+  constructor(top: OpenDirectory, path: string, signal?: AbortSignal) {
     this.#top = top
+    this.#path = path
+    this.#signal = signal
+    this.#slice = new TimeSlice(signal)
   }
 
-  async remove(path: string): Promise<void> {
-    const tree: Inner = { parent: this.#top, name: Buffer.from(basename(path)), container: dirname(path), depth: 1 }
-    for (let next: Inner | undefined = tree; next !== undefined; next = this.#movedUp.pop()) await this.#remove(next)
+  /** Removes everything in the top directory. */
+  async removeAll(): Promise<void> {
+    await this.remove((await this.#list(this.#top)).map(({ name }) => name))
+  }
+
+  /** Removes these entries of the top directory. */
+  async remove(names: readonly Buffer[]): Promise<void> {
+    for (const name of names) {
+      const tree: Inner = { parent: this.#top, name, container: this.#path, depth: 1 }
+      for (let next: Inner | undefined = tree; next !== undefined; next = this.#movedUp.pop()) await this.#remove(next)
+      if (this.#slice.isOver()) await this.#slice.giveBack()
+    }
     if (this.#firstError !== undefined) throw this.#firstError
   }
 
@@ -91,7 +139,7 @@ class TreeRemoval {
     const { parent, name } = inner
     try {
       const directory = openDirectorySync(parent.entry(name))
-      if (directory.mount === parent.mount && directory.stats.dev === parent.stats.dev) return directory
+      if (isOnMountOf(parent, directory)) return directory
       directory.close()
       this.#note(mountedAt(pathOf(inner)), inner)
     } catch (error) {
@@ -103,17 +151,41 @@ class TreeRemoval {
 
   async #empty(directory: OpenDirectory, outer: Inner): Promise<void> {
     const [container, depth] = [pathOf(outer), outer.depth + 1]
+    for (const entry of await this.#tryList(directory, outer)) {
+      const inner = { parent: directory, name: entry.name, container, depth }
+      if (!entry.isDirectory()) this.#unlink(inner)
+      else if (depth > MAX_OPEN) this.#moveUp(inner)
+      else await this.#remove(inner)
+      if (this.#slice.isOver()) await this.#slice.giveBack()
+    }
+  }
+
+  /** Returns no entries if the directory cannot be listed, or has just been removed by another process. */
+  async #tryList(directory: OpenDirectory, outer: Inner): Promise<readonly Dirent<Buffer>[]> {
     try {
       makeWritable(directory)
-      for (const entry of readdirSync(directory.entry(), { withFileTypes: true, encoding: 'buffer' })) {
-        const inner = { parent: directory, name: entry.name, container, depth }
-        if (!entry.isDirectory()) this.#unlink(inner)
-        else if (depth > MAX_OPEN) this.#moveUp(inner)
-        else await this.#remove(inner)
+      return await this.#list(directory)
+    } catch (error) {
+      if (this.#signal?.aborted) throw error
+      if (!isAbsent(error)) this.#note(error, outer)
+      return []
+    }
+  }
+
+  /** Lists a large directory in slices. */
+  async #list({ stats, entry }: OpenDirectory): Promise<readonly Dirent<Buffer>[]> {
+    if (stats.size <= MAX_BYTES_AT_ONCE) return readdirSync(entry(), { withFileTypes: true, encoding: 'buffer' })
+    const opened = opendirSync(entry(), { encoding: 'buffer' as BufferEncoding, bufferSize: LISTED_AT_ONCE })
+    try {
+      const entries: Dirent<Buffer>[] = []
+      for (let next = opened.readSync(); next !== null; next = opened.readSync()) {
+        // The type does not know this encoding.
+        entries.push(next as unknown as Dirent<Buffer>)
         if (this.#slice.isOver()) await this.#slice.giveBack()
       }
-    } catch (error) {
-      this.#note(error, outer)
+      return entries
+    } finally {
+      opened.closeSync()
     }
   }
 
@@ -155,6 +227,10 @@ class TreeRemoval {
   #note(error: unknown, inner: Inner): void {
     this.#firstError ??= error instanceof DeploymentError ? error : namedAfter(pathOf(inner), error)
   }
+}
+
+function isOnMountOf(parent: OpenDirectory, directory: OpenDirectory): boolean {
+  return directory.mount === parent.mount && directory.stats.dev === parent.stats.dev
 }
 
 /** Without write access to a directory, not even the owner can remove its files. */
@@ -215,7 +291,7 @@ export function makePrivateFolderSync(path: string): void {
  * Removes a private folder, if it exists, with everything in it, as `removeTree` does. Does nothing for a path that
  * `namePrivateFolder` would not return for this parent.
  */
-export async function removePrivateFolder(parent: string, path: string): Promise<void> {
+export async function removePrivateFolder(parent: string, path: string, signal?: AbortSignal): Promise<void> {
   const name = path.slice(dirname(path).length + 1)
-  if (resolve(dirname(path)) === resolve(parent) && NAME.test(name)) await removeTree(path)
+  if (resolve(dirname(path)) === resolve(parent) && NAME.test(name)) await removeTree(path, signal)
 }

@@ -27,6 +27,8 @@ export interface Layout {
   readonly journal: string
   readonly installed: string
   readonly staging: string
+  /** Whatever is here, nobody needs. */
+  readonly trash: string
   readonly snapshots: string
   readonly trees: string
   readonly reports: string
@@ -42,6 +44,7 @@ export function layoutOf(projectRoot: string): Layout {
     journal: join(own, 'journal.jsonl'),
     installed: join(own, 'installed.json'),
     staging: join(own, 'staging'),
+    trash: join(own, 'trash'),
     snapshots: join(own, 'snapshots'),
     trees: join(own, 'trees'),
     reports: join(own, 'reports'),

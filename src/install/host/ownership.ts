@@ -300,8 +300,9 @@ function unsafe(message: string): UntouchableHostError {
  * names the obstructing path and says what to do.
  */
 export function requireOwnKinds(layout: Layout): void {
-  const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
-  for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox]) requireOwnDirectory(path)
+  const { staging, trash, snapshots, trees, reports, outbox, lock, journal, installed } = layout
+  for (const path of [staging, trash, renameProbePath(layout), snapshots, trees, reports, outbox])
+    requireOwnDirectory(path)
   for (const shelf of ['plugins', 'extensions', basename(SET_ASIDE)]) requireOwnDirectory(join(snapshots, shelf))
   for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
     if (lstatIfPresentSync(path)?.isFile() === false) throw inTheWay(path, 'a file')

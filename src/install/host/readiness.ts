@@ -48,7 +48,8 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
     // Checked again, because another user may meanwhile have created folders that did not exist before.
     requireSafeHost(access)
     requireOwnKinds(layout)
-    await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox)
+    const { staging, trash, snapshots, trees, reports, outbox } = layout
+    await makePrivateDirectories(staging, trash, snapshots, trees, reports, outbox)
     keepReserve(layout)
   } catch (error) {
     throw unusableRoot(toHostError(error, `preparing ${layout.own}`))

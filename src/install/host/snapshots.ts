@@ -3,13 +3,13 @@ import { join } from 'node:path'
 import { type DeployError, DeploymentError } from '../../core/errors.ts'
 import { versionSchema } from '../../core/identifiers.ts'
 import { asSentence } from '../../core/text.ts'
-import { removeTree } from '../files/remove-tree.ts'
 import { sizeOnDisk } from '../files/space.ts'
 import { asListed } from '../files/spelling.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
 import { type Layout, nameOf, nextNumber, numberOf, partOf, SET_ASIDE, snapshotsPath } from './layout.ts'
 import { readHostRecord } from './record.ts'
 import { type SnapshotRow, snapshotNameSchema } from './rows.ts'
+import { moveToTrash } from './trash.ts'
 
 export interface Retention {
   keep: SnapshotRow[]
@@ -226,14 +226,12 @@ export function presentPaths(root: string, paths: readonly string[]): string[] {
   return outermost(present.map(path => asListed(root, path)))
 }
 
-/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
-export async function dropShipped(staged: string, kept: readonly string[]): Promise<string[]> {
-  const shipped: string[] = []
-  for (const path of kept) {
-    if (!pathExistsSync(join(staged, path))) continue
-    await removeTree(join(staged, path))
-    shipped.push(path)
-  }
+/**
+ * Moves from a staged tree to the trash the paths that the host keeps. Returns those that the artifact had shipped.
+ */
+export function dropShipped(layout: Layout, staged: string, kept: readonly string[]): string[] {
+  const shipped = kept.filter(path => pathExistsSync(join(staged, path)))
+  for (const path of shipped) moveToTrash(layout, join(staged, path))
   return shipped
 }
 

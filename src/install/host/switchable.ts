@@ -40,13 +40,13 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
 }
 
 /**
- * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
- * even two mounts of one file system. Throws DeploymentError `host_not_writable`.
+ * Checks that a shelf, the staging folder, the snapshots and the trash are on one mount, because no rename crosses
+ * mounts, not even two mounts of one file system. Throws DeploymentError `host_not_writable`.
  */
 export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place, 'shelf' | 'directory'>): void {
   const path = nearestDirectory(join(layout.root, directory))
   const snapshots = nearestDirectory(join(layout.snapshots, shelf))
-  for (const folder of [layout.staging, snapshots]) {
+  for (const folder of [layout.staging, snapshots, layout.trash]) {
     if (mountOf(path) === mountOf(folder)) continue
     throw new DeploymentError(
       'host_not_writable',

@@ -1,21 +1,19 @@
-import { randomUUID } from 'node:crypto'
 import { readdirSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { makePrivateDirectories, ownerOfTemporary, syncDirectory } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
-import { removeTree } from '../files/remove-tree.ts'
 import { mountPointsIn } from '../files/space.ts'
-import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
 import { type Layout, SET_ASIDE, stagingPath } from '../host/layout.ts'
+import { requireSafeHost, UntouchableHostError } from '../host/ownership.ts'
 import { pidExists } from '../host/process-identity.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from '../host/record.ts'
 import { ASIDE_STAGING, findExpiredAside, nextAsidePath, type RetentionRule } from '../host/snapshots.ts'
+import { emptyTrash, moveToTrash } from '../host/trash.ts'
+import type { HostContext } from '../reports/host.ts'
 import { pruneTreeRecords, type TreeIdentity } from '../trees/record.ts'
-
-/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
-const DISCARDED = 'discarded-'
 
 /** One hour: far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000
@@ -28,7 +26,7 @@ interface CleanedHost {
 
 /**
  * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts. Moves the
- * snapshots that are not retained to the staging folder, where `cleanStaging` deletes them.
+ * snapshots that are not retained to the trash.
  *
  * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved.
  * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
@@ -42,7 +40,7 @@ export async function finishCommitted({ layout, log }: CleanedHost, installation
 }
 
 /**
- * Moves what was set aside long ago to the staging folder, where `cleanStaging` deletes it. Logs a warning for anything
+ * Moves what was set aside long ago to the trash. Logs a warning for anything
  * that cannot be moved: a later run finds it again. Never throws. The caller holds the lock.
  */
 export async function pruneAside({ layout, log }: CleanedHost, rule: RetentionRule): Promise<void> {
@@ -87,28 +85,39 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
 }
 
 /**
- * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. The
- * rename is durable on return, also if an earlier call made it: after a power cut, the old name without a journal would
- * look like the staging folder of a run that was never recovered. Throws the system's error.
+ * Moves a deployment's staging folder, which the journal no longer needs, to the trash. The rename is durable on return,
+ * also if an earlier call made it: after a power cut, the old name without a journal would look like the staging folder
+ * of a run that was never recovered. Throws the system's error if the folder cannot be moved.
  */
 export async function discardStaging(layout: Layout, deploymentId: string): Promise<void> {
-  renameIfPresentSync(stagingPath(layout, deploymentId), join(layout.staging, `${DISCARDED}${deploymentId}`))
-  await syncDirectory(layout.staging)
+  moveToTrash(layout, stagingPath(layout, deploymentId), deploymentId)
+  for (const folder of [layout.trash, layout.staging]) await syncDirectory(folder)
 }
 
 /**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
- * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
- * this host's own files.
+ * Empties the staging folder and removes tree records that nothing refers to. Removes only empty folders. Moves the
+ * staging folder of a deployment without a journal to `set-aside`, because that folder may contain this host's own
+ * files.
  *
  * The caller holds the lock, and no journal needs a staged file.
  */
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
-  for (const name of readdirSync(layout.staging)) {
-    const path = join(layout.staging, name)
-    await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)))
-  }
+  for (const name of readdirSync(layout.staging)) await orWarn(log, () => setStagingAside(layout, log, name))
   await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)))
+}
+
+/**
+ * Removes what this and earlier runs moved to the trash. Every run calls this when it has released the lock: other runs
+ * need not wait for it. Does nothing on a host that must not be touched. Stops when the run is cancelled, and leaves the
+ * rest to the next run. Never throws: logs a warning about anything that stays.
+ */
+export async function removeTrash(host: HostContext, signal: AbortSignal = host.grace.cancelled): Promise<void> {
+  try {
+    requireSafeHost(host)
+    await emptyTrash(host.layout, signal)
+  } catch (error) {
+    if (!signal.aborted && !(error instanceof UntouchableHostError)) warnOfRest(host.log, error)
+  }
 }
 
 /**
@@ -138,26 +147,17 @@ function mayBeWriting(pid: number, writtenAtMs: number): boolean {
 }
 
 /**
- * Moves a snapshot, or files that were set aside, to the staging folder with one rename, so that no tree is ever half
- * removed. Later runs empty the staging folder if this run cannot. The rename is durable on return, because afterwards
- * no record names the tree.
+ * Moves a snapshot, or files that were set aside, to the trash with one rename, so that no tree is ever half removed. The
+ * trash gives it a random name, because a name made from the id and the version could be too long. The rename is durable
+ * on return, because afterwards no record names the tree.
  */
 async function discardTree(layout: Layout, path: string): Promise<void> {
   const tree = join(layout.root, path)
   if (!pathExistsSync(dirname(tree))) return
   const [mounted] = mountPointsIn(tree)
   if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
-  // The name is random, because a name made from the id and the version could be too long.
-  renameIfPresentSync(tree, join(layout.staging, `${DISCARDED}${randomUUID()}`))
-  for (const folder of [layout.staging, dirname(tree)]) await syncDirectory(folder)
-}
-
-function renameIfPresentSync(from: string, to: string): void {
-  try {
-    renameSync(from, to)
-  } catch (error) {
-    if (!isAbsent(error)) throw error
-  }
+  moveToTrash(layout, tree)
+  for (const folder of [layout.trash, dirname(tree)]) await syncDirectory(folder)
 }
 
 /**
@@ -194,7 +194,11 @@ async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolea
     await act()
     return true
   } catch (error) {
-    log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`)
+    warnOfRest(log, error)
     return false
   }
+}
+
+function warnOfRest(log: Log, error: unknown): void {
+  log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`)
 }

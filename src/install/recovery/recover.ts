@@ -18,7 +18,14 @@ import type { RunResult } from '../reports/result.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
 import { type FailedRun, isOfFile, type RolledBack, type RunEnd, rollBack } from '../transaction/rollback.ts'
 import { undoChanges } from '../transaction/undo.ts'
-import { cleanStaging, discardStaging, finishCommitted, removeStrayTemporaries, retryDiscarded } from './cleanup.ts'
+import {
+  cleanStaging,
+  discardStaging,
+  finishCommitted,
+  removeStrayTemporaries,
+  removeTrash,
+  retryDiscarded,
+} from './cleanup.ts'
 import {
   changedDirectories,
   changedPlaces,
@@ -242,8 +249,8 @@ async function endCommitted(host: HostContext, { records }: DeadRun, commit: Com
 }
 
 /**
- * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
- * staged files aside instead.
+ * Removes the journal of a deployment and moves the staged files to the trash. If the staged files may contain a lost
+ * kept path, sets the staged files aside instead.
  */
 export async function endJournal(
   { layout, log }: HostContext,
@@ -255,8 +262,16 @@ export async function endJournal(
   await cleanStaging(layout, log)
 }
 
-/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
-export async function emptyStaging({ layout, log }: HostContext, deploymentId: string): Promise<void> {
+/** The time for which other runs wait, at most, while space is freed for the report. */
+const MAKE_ROOM_MS = 2000
+
+/**
+ * Removes the files that a deployment staged, or as many of them as 2 s are enough for. Its journal, which no longer
+ * needs these files, stays.
+ */
+export async function emptyStaging(host: HostContext, deploymentId: string): Promise<void> {
+  const { layout, log, grace } = host
   await discardStaging(layout, deploymentId)
   await cleanStaging(layout, log)
+  await removeTrash(host, AbortSignal.any([grace.cancelled, AbortSignal.timeout(MAKE_ROOM_MS)]))
 }

@@ -6,6 +6,7 @@ import type { Layout } from '../host/layout.ts'
 import { UntouchableHostError } from '../host/ownership.ts'
 import { checkRoot, prepareHost } from '../host/readiness.ts'
 import { buildEnd, type DeploymentEnd, type DeploymentFacts } from '../journal/facts.ts'
+import { removeTrash } from '../recovery/cleanup.ts'
 import { recoverBeforeRefusal } from '../recovery/recover-host.ts'
 import { closeDeployment, closeUntouched } from '../reports/close.ts'
 import type { HostContext } from '../reports/host.ts'
@@ -58,8 +59,8 @@ export type Started<Request extends HostRequest, State extends string, Connected
 
 /**
  * Runs a deployment under a contract, or rehearses it. Takes the lock before anything is fetched, and has it until the
- * end. Recovers what a dead run left, runs the contract's flow, commits or rolls back, and reports. However the
- * deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`.
+ * end. Recovers what a dead run left, runs the contract's flow, commits or rolls back, and reports. Removes old files
+ * only before and after it has the lock. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`.
  * Never throws for a failure of the run: the result contains the error.
  */
 export async function runContract<Request extends HostRequest, State extends string, Connected extends Links, Checked>(
@@ -76,12 +77,14 @@ export async function runContract<Request extends HostRequest, State extends str
     for (const accepted of checkRoot(host)) tools.log.warning(accepted)
     const checked = await flow.check()
     await prepareHost(host, tools.log)
+    await removeTrash(host)
     await lock.take()
     return await runLocked(await openSession(deployment), checked, { deployment, flow })
   } catch (error) {
     return await endUnchanged(error, deployment, lock)
   } finally {
     lock.release()
+    await removeTrash(host)
   }
 }
 
@@ -129,6 +132,7 @@ export async function refuse<Request extends HostRequest>(
     known instanceof UntouchableHostError
       ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
       : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown)
+  await removeTrash(host)
   return { ...closed, error }
 }
 

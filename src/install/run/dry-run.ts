@@ -65,7 +65,7 @@ async function findChanges(
     logResult(tools.log, result)
     return result
   } finally {
-    await removeTree(folder)
+    await removeTree(folder, tools.signal)
   }
 }
 

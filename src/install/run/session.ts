@@ -94,14 +94,15 @@ export interface HostSession {
   /** Records that the hub has accepted the report of the recorded end, so that the report is not sent again. */
   noteReported(attempts: number): Promise<void>
   /**
-   * Empties the staging folder of a deployment whose recorded end leaves nothing to undo. If a kept path is lost,
-   * leaves the folder as it is, because the folder may contain a copy of that path. Never throws.
+   * Frees the space of the staging folder of a deployment whose recorded end leaves nothing to undo, as far as this
+   * takes at most 2 s. If a kept path is lost, leaves the folder as it is, because the folder may contain a copy of that
+   * path. Never throws.
    */
   makeRoom(): Promise<void>
   /**
-   * Ends a session that leaves nothing to recover. Gives up the staging folder, removes the journal, and only after
-   * that deletes the staged files. If a kept path is lost, sets the staged files aside instead. Never throws: logs a
-   * warning about anything that cannot be removed, and leaves it to the next run. The outcome does not change.
+   * Ends a session that leaves nothing to recover. Moves the staging folder to the trash and removes the journal. If a
+   * kept path is lost, sets the staged files aside instead. Never throws: logs a warning about anything that cannot be
+   * moved or removed, and leaves it to the next run. The outcome does not change.
    */
   settle(): Promise<void>
   /** Leaves the journal for the next run. */

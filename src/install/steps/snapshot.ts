@@ -250,14 +250,14 @@ export async function prepareKeptPaths(
   const tree = { root: keeper, keepPaths }
   if (keeper === part.leftBehind) requireMovableTree(layout, tree)
   const kept = findKeptPaths(tree, part.staged)
-  if (part.recorded === undefined) await drop(deployment, part.staged, kept)
+  if (part.recorded === undefined) drop(deployment, part.staged, kept)
   else requireAbsent(part, kept)
   for (const path of kept) await makeParents(part.staged, path)
   return kept
 }
 
-async function drop({ tools }: Deployment, staged: string, kept: readonly string[]): Promise<void> {
-  for (const path of await dropShipped(staged, kept)) {
+function drop({ layout, tools }: Deployment, staged: string, kept: readonly string[]): void {
+  for (const path of dropShipped(layout, staged, kept)) {
     tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`)
   }
 }

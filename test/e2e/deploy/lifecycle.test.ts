@@ -86,9 +86,9 @@ describe('a first deployment', () => {
     assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
     assert.deepEqual(
       listOwn(stage, '.').filter(name => name !== 'trees'),
-      ['audit.jsonl', 'installed.json', 'kernel-lock', 'outbox', 'reports', 'reserve', 'snapshots', 'staging'],
+      ['audit.jsonl', 'installed.json', 'kernel-lock', 'outbox', 'reports', 'reserve', 'snapshots', 'staging', 'trash'],
     )
-    for (const folder of ['outbox', 'snapshots', 'staging']) assert.deepEqual(listOwn(stage, folder), [])
+    for (const folder of ['outbox', 'snapshots', 'staging', 'trash']) assert.deepEqual(listOwn(stage, folder), [])
     assert.deepEqual(
       readdirSync(stage.workspace.temp).filter(name => !name.startsWith('commands-')),
       [],

@@ -198,16 +198,17 @@ interface FoundTarget {
 }
 
 /**
- * The state files and folders of a host, by path below the host's root. Leaves out the contents of `staging` and
- * `snapshots`, except for the folders that contain the snapshots.
+ * The state files and folders of a host, by path below the host's root. Leaves out the contents of `staging`,
+ * `trash` and `snapshots`, except for the folders that contain the snapshots.
  */
 function targetsIn(root: string): FoundTarget[] {
   const own = join(root, '.hub-deploy')
   const files = readdirSync(own, { recursive: true, encoding: 'utf8' })
-    .filter(path => !/^(staging|snapshots)\//.test(path) && lstatSync(join(own, path)).isFile())
+    .filter(path => !/^(staging|trash|snapshots)\//.test(path) && lstatSync(join(own, path)).isFile())
     .sort()
   const folders = [
     'staging',
+    'trash',
     'snapshots',
     'snapshots/plugins',
     'snapshots/plugins/greeter',

@@ -35,11 +35,11 @@ export function readLocalReport(result: ActionResult): LocalReport {
 
 /**
  * The paths that a run without changes must not touch. Leaves out the entries of the action's own folders themselves,
- * the reports, the audit log, the tree records, and the action's auxiliary files.
+ * the reports, the audit log, the tree records, the trash, and the action's auxiliary files.
  */
 export function listHost(root: string): Record<string, string> {
   const own =
-    /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl|reserve|kernel-lock|rename-probe)(\/|$))/
+    /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|trash|audit\.jsonl|reserve|kernel-lock|rename-probe)(\/|$))/
   return Object.fromEntries(Object.entries(listTree(root)).filter(([path]) => !own.test(path)))
 }
 
@@ -76,7 +76,7 @@ export function listLive(root: string): Listing {
 export function listLasting(root: string): Listing {
   const listing: Record<string, string> = listSome(
     root,
-    path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|rename-probe|reserve|trees\/)/.test(path),
+    path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|rename-probe|reserve|trash\/|trees\/)/.test(path),
   )
   const names = new Map<string, string>()
   for (const [path, what] of Object.entries(listSome(root, isTreeRecord))) {
@@ -127,6 +127,7 @@ export function assertNothingStrays(root: string): void {
     'reserve',
     'snapshots',
     'staging',
+    'trash',
     'trees',
   ]
   assert.deepEqual(
@@ -202,7 +203,7 @@ export async function assertSettled(root: string, runAgain: () => Promise<Action
 }
 
 function isNoRecord(path: string): boolean {
-  return !/^\.hub-deploy\/(reports\/|audit\.jsonl)/.test(path)
+  return !/^\.hub-deploy\/(reports\/|trash\/|audit\.jsonl)/.test(path)
 }
 
 function listSome(root: string, isWanted: (path: string) => boolean): Record<string, string> {

@@ -278,7 +278,7 @@ describe('a disk with too little room for a project', () => {
       )
       assert.match(log, /This run needs .* Nothing was changed/)
       assert.equal(existsSync(join(root, 'plugins')), false)
-      assert.deepEqual(readdirSync(join(root, '.hub-deploy/staging')), [])
+      for (const name of ['staging', 'trash']) assert.deepEqual(readdirSync(join(root, '.hub-deploy', name)), [])
     })
   }
 })

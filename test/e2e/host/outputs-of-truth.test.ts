@@ -186,7 +186,7 @@ describe('the truth of the outputs', { concurrency: 2 }, () => {
 
       it('come with each warning once, although the run checks twice', { skip: whyNoImmutables() }, async t => {
         await open(t)
-        const stuck = join(scene.root, '.hub-deploy/staging/discarded-long-ago')
+        const stuck = join(scene.root, '.hub-deploy/trash/discarded-long-ago')
         mkdirSync(join(stuck, 'inner'), { recursive: true })
         runProgram('chattr', '+i', stuck)
         const { log, outputs } = await scene.run().finally(() => runProgram('chattr', '-i', stuck))

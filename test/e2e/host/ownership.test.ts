@@ -81,7 +81,17 @@ describe('a host that another user can write to', { skip }, () => {
       stage.operate('chmod 700 .hub-deploy')
     },
   }
-  for (const name of ['staging', 'reports', 'outbox', 'trees', 'snapshots', 'audit.jsonl', 'installed.json', 'lock']) {
+  for (const name of [
+    'staging',
+    'trash',
+    'reports',
+    'outbox',
+    'trees',
+    'snapshots',
+    'audit.jsonl',
+    'installed.json',
+    'lock',
+  ]) {
     intrusions[`a symlink in place of ${name} in a folder that was open for a while`] = () => {
       stage.operate(`mkdir precious && echo mine > precious/file && chmod 770 .hub-deploy`)
       stage.intrude(`cd .hub-deploy && if [ -e ${name} ]; then mv ${name} away; fi && ln -s ../precious ${name}`)

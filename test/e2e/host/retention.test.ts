@@ -22,11 +22,12 @@ const KEEP = { 'keep-reports': '2', 'keep-snapshots': '1' }
  * yet pruned.
  */
 const MOST: Record<string, number> = {
-  '.': 14,
+  '.': 15,
   reports: 2 * 2,
   outbox: 2, // for each part, one report on a dead run that a run of the other part recovered
   trees: 2 * (1 + 1) + 1,
   staging: 2 + 2 * 5,
+  trash: 0,
   snapshots: 4 + 2 * 5 + 5,
   'installed.json, KiB': 8,
 }
@@ -64,7 +65,7 @@ const killed = (state: string) => onceInLog(state, pid => signal(pid, 'SIGKILL')
 /** The number of files and folders in each folder to which runs write, and the size of `installed.json`. */
 function fill(): Record<string, number> {
   const own = join(stage.root, '.hub-deploy')
-  const folders = ['.', 'reports', 'outbox', 'trees', 'staging', 'snapshots']
+  const folders = ['.', 'reports', 'outbox', 'trees', 'staging', 'trash', 'snapshots']
   const counts = folders.map(folder => [folder, countBelow(join(own, folder), folder !== '.')] as const)
   return {
     ...Object.fromEntries(counts),

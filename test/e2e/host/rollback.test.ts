@@ -51,7 +51,7 @@ async function rolledBack(code: string, step: string): Promise<[LocalReport, Act
   const restored = record.replace(/ *"service_pending": true,\n *"pending_services": \[[^\]]*\],\n/, '')
   assert.deepEqual({ ...others, [RECORD]: restored }, before)
   assert.equal(acceptedReports(stage).at(-1)?.status, 'rolled_back')
-  assert.deepEqual(listOwn(stage, 'staging'), [])
+  for (const folder of ['staging', 'trash']) assert.deepEqual(listOwn(stage, folder), [])
   assert.ok(!existsSync(join(stage.root, '.hub-deploy/journal.jsonl')))
   return [readLocalReport(result), result]
 }

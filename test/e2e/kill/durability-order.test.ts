@@ -110,7 +110,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
       const commit = indexOf(events, event => event.kind === 'record' && event.text.includes('"record":"commit"'))
       const durable = events.findIndex((event, index) => index > commit && isJournalSync(event))
       const succeeded = indexOf(events, event => event.kind === 'output' && event.text.includes('success'))
-      const discarded = indexOf(events, event => event.kind === 'rename' && event.to.includes('/discarded-'))
+      const discarded = indexOf(events, event => event.kind === 'rename' && event.to.includes('/trash/'))
       const recorded = indexOf(events, event => event.kind === 'rename' && event.to.endsWith('/installed.json'))
       // A tree is removed through descriptors, so the path of a removal does not name the tree.
       const removed = indexOf(events, event => event.kind === 'remove' && event.path.endsWith('/plugin.yaml'))
@@ -221,7 +221,7 @@ function isMove(event: Event): boolean {
  */
 function isChange(event: Event): event is Extract<Event, { to: string }> {
   if (event.kind !== 'rename' && event.kind !== 'link') return false
-  return !event.from.endsWith('.tmp') && !event.to.includes('/discarded-') && !isJournal(event)
+  return !event.from.endsWith('.tmp') && !event.to.includes('/trash/') && !isJournal(event)
 }
 
 /** True for a rename that gives a complete file of the action its name. */

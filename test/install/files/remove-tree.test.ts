@@ -4,7 +4,8 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, symlinkSync,
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { errnoOf } from '../../../src/core/errors.ts'
-import { removeTree } from '../../../src/install/files/remove-tree.ts'
+import { emptyDirectory, removeTree } from '../../../src/install/files/remove-tree.ts'
+import { mountOver, whyNoMounting } from '../../e2e/harness/mounts.ts'
 import { byExtent, whyRightsAreLeftToCi } from '../../extent.ts'
 import { temporaryDirectory } from '../../folders.ts'
 import { makeSwappable, startSwapper, whyNoSwapper } from './folder-swapper.ts'
@@ -77,6 +78,63 @@ describe('removeTree', () => {
   })
 })
 
+describe('emptyDirectory', () => {
+  it('removes everything in a directory, also in one with many entries, and nothing behind a symlink', async t => {
+    const folder = temporaryDirectory(t)
+    const [outside, top] = [makeCanary(folder, 'outside'), join(folder, 'top')]
+    mkdirSync(join(top, 'a/b'), { recursive: true })
+    // The directory takes more than 64 KiB.
+    fill(join(top, 'a/b'), 400, 'n'.repeat(200))
+    symlinkSync(outside, join(top, 'link'))
+    symlinkSync(outside, join(top, 'a/link'))
+    assert.equal(spawnSync('mkfifo', [join(top, 'a/pipe')]).status, 0)
+    await emptyDirectory(top)
+    assert.deepEqual(readdirSync(top), [])
+    assert.equal(readdirSync(outside).length, 5)
+  })
+
+  it('goes on if another process removes the same entries at the same time', async t => {
+    const top = temporaryDirectory(t)
+    for (const name of ['a', 'b', 'c']) {
+      mkdirSync(join(top, name, 'd/e'), { recursive: true })
+      for (const inner of ['', 'd', 'd/e']) fill(join(top, name, inner), 400)
+    }
+    await Promise.all([emptyDirectory(top), emptyDirectory(top), emptyDirectory(top)])
+    assert.deepEqual(readdirSync(top), [])
+  })
+
+  it('leaves everything in place if the directory is a symlink', async t => {
+    const folder = temporaryDirectory(t)
+    symlinkSync(makeCanary(folder, 'outside'), join(folder, 'link'))
+    await assert.rejects(emptyDirectory(join(folder, 'link')), { code: /ENOTDIR|ELOOP/ })
+    assert.equal(readdirSync(join(folder, 'outside')).length, 5)
+  })
+
+  it('neither enters a mount point nor is one', { skip: whyNoMounting() }, async t => {
+    const top = temporaryDirectory(t)
+    for (const name of ['before', 'mounted', 'then']) mkdirSync(join(top, 'tree', name), { recursive: true })
+    mountOver(t, join(top, 'tree/mounted'), 'size=1m')
+    writeFileSync(join(top, 'tree/mounted/file'), '')
+    for (const path of [top, join(top, 'tree/mounted')])
+      await assert.rejects(emptyDirectory(path), { code: 'unsafe_host', message: /tree\/mounted is a mount point/ })
+    assert.deepEqual(readdirSync(top, { recursive: true }).sort(), ['tree', 'tree/mounted', 'tree/mounted/file'])
+  })
+
+  it('stops soon after an abort, and leaves the rest', async t => {
+    const top = temporaryDirectory(t)
+    for (const name of ['a', 'b']) {
+      mkdirSync(join(top, name))
+      fill(join(top, name), 2000)
+    }
+    const controller = new AbortController()
+    setImmediate(() => controller.abort(new Error('cancelled')))
+    await assert.rejects(emptyDirectory(top, controller.signal), /^Error: cancelled$/)
+    assert.notDeepEqual(readdirSync(top), [])
+    await emptyDirectory(top)
+    assert.deepEqual(readdirSync(top), [])
+  })
+})
+
 describe('removeTree, while a process of another user swaps subfolders for symlinks,', { skip: whyNoSwapper() }, () => {
   it(`never removes anything behind them, in ${REMOVALS} removals`, async t => {
     const folder = temporaryDirectory(t)
@@ -105,10 +163,14 @@ describe('removeTree, while a process of another user swaps subfolders for symli
   })
 })
 
+function fill(folder: string, count: number, name = 'file'): void {
+  for (let n = 0; n < count; n++) writeFileSync(join(folder, `${name}-${n}`), '')
+}
+
 function makeCanary(folder: string, name: string): string {
   const canary = join(folder, name)
   mkdirSync(canary)
-  for (let n = 0; n < 5; n++) writeFileSync(join(canary, `file-${n}`), '')
+  fill(canary, 5)
   return canary
 }
 

@@ -261,7 +261,17 @@ describe('requireSafeHost', () => {
       says: /audit\.jsonl is a file that has another name elsewhere/,
     },
   }
-  for (const name of ['lock', 'journal', 'installed', 'staging', 'snapshots', 'trees', 'reports', 'outbox'] as const) {
+  for (const name of [
+    'lock',
+    'journal',
+    'installed',
+    'staging',
+    'trash',
+    'snapshots',
+    'trees',
+    'reports',
+    'outbox',
+  ] as const) {
     never[`a symlink in the place of ${name}`] = {
       change(layout) {
         if (name === 'lock') writeFileSync(layout.lock, '{}')

@@ -254,11 +254,12 @@ describe('findMovablePaths', () => {
 })
 
 describe('dropShipped', () => {
-  it('removes and returns the paths that the host keeps', async t => {
-    const staged = temporaryDirectory(t)
-    writeTree(staged, { main: 'new', 'data/db': 'empty' })
-    assert.deepEqual(await dropShipped(staged, ['data', '.env']), ['data'])
-    assert.deepEqual(Object.keys(listTree(staged)), ['main'])
+  it('moves the paths that the host keeps to the trash, and returns them', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.staging, { main: 'new', 'data/db': 'empty' })
+    assert.deepEqual(dropShipped(layout, layout.staging, ['data', '.env']), ['data'])
+    assert.deepEqual(Object.keys(listTree(layout.staging)), ['main'])
+    assert.deepEqual(Object.values(listTree(layout.trash)), ['755 directory', '644 empty'])
   })
 })
 

@@ -18,7 +18,7 @@ describe('a discarded snapshot', () => {
     assert.ok(await finishCommitted({ layout, log }, { rows: [rowOf()], removed: [], discard: [path] }))
     await cleanStaging(layout, log)
     assert.ok(!existsSync(join(layout.root, path)))
-    assert.deepEqual([readdirSync(layout.staging), log.lines], [[], []])
+    assert.deepEqual([readdirSync(layout.staging), readdirSync(layout.trash).length, log.lines], [[], 1, []])
   })
 
   it('that cannot be removed stays recorded, for as many runs as it takes', async t => {

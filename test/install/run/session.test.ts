@@ -15,7 +15,14 @@ import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../src/marketpl
 import { writeTree } from '../../folders.ts'
 import { failOpen } from '../failing-open.ts'
 import { requestOf, toolsOf } from '../prepared-deployment.ts'
-import { collectLog, factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
+import {
+  collectLog,
+  DEPLOYMENT_ID,
+  factsOf,
+  prepareTemporaryHost,
+  type RecordingSender,
+  senderThat,
+} from '../prepared-host.ts'
 
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 
@@ -175,6 +182,7 @@ describe('HostSession', () => {
     await session.settle()
     assert.ok(!existsSync(scene.layout.journal))
     assert.deepEqual(readdirSync(scene.layout.staging), [])
+    assert.deepEqual(readdirSync(scene.layout.trash), [DEPLOYMENT_ID])
     assert.deepEqual(scene.sender.sent, [])
   })
 
