@@ -7,7 +7,7 @@ import type { Log } from '../core/log.ts'
 import { bytesInWords, cleanForeignText, countInWords, shortDigest } from '../core/text.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
 import { isSameVersion, refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/versions.ts'
-import { extractZip } from '../install/archive/zip-extract.ts'
+import { listZip } from '../install/archive/zip-extract.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
 import { type ExtractedTree, type PartTree, pathTest } from '../install/files/extracted-tree.ts'
 import { withListed } from '../install/files/spelling.ts'
@@ -32,7 +32,7 @@ import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
 import { watchDownload } from '../install/run/deployment.ts'
 import { environmentOf, type InstallOrder, type Part } from '../install/steps/context.ts'
 import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
-import { readPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
+import { readPackedPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
 import type { Tools } from '../install/transaction/record.ts'
 import { type ArtifactDeployment, type DeployRequest, originOf } from './deployment.ts'
 import type { MarketplaceClient, ServedArtifact } from './hub.ts'
@@ -141,9 +141,9 @@ export async function extractArtifact(
 ): Promise<ExtractedVersion> {
   const installed = await findSameVersion(deployment, accepted)
   if (installed !== undefined) return installed
-  const { staged, tree, pluginYaml } = await unpackArtifact(deployment, accepted.verified, folder)
+  const { pluginYaml, unpack } = await listArtifact(deployment, accepted.verified, folder)
   const version = await checkVersion(deployment, accepted, pluginYaml)
-  return { ...accepted, content: { staged, tree }, pluginYaml, version }
+  return { ...accepted, content: await unpack(), pluginYaml, version }
 }
 
 /**
@@ -282,18 +282,40 @@ export function verifyServed(
   return verified
 }
 
-/** Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. */
-export async function unpackArtifact(
+/** A verified artifact whose whole listing has passed. Only an empty folder has been written. */
+interface ListedArtifact extends Pick<UnpackedArtifact, 'pluginYaml'> {
+  /** Writes the artifact's files. */
+  unpack(): Promise<StagedTree>
+}
+
+/** Lists a verified artifact, to be extracted into `folder`, and reads a plugin's `plugin.yaml`. */
+async function listArtifact(
   { request, tools }: Checking,
   verified: VerifiedArtifact,
   folder: string,
-): Promise<UnpackedArtifact> {
+): Promise<ListedArtifact> {
   const staged = join(folder, 'tree')
   makeOpenDirectorySync(staged)
-  const tree = await extractZip(verified, { target: staged, limits: request.extraction, signal: tools.signal })
-  const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
-  tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`)
-  return { staged, tree, pluginYaml: request.kind === 'plugin' ? readPluginYaml(staged) : undefined }
+  const zip = await listZip(verified, { target: staged, limits: request.extraction, signal: tools.signal })
+  return {
+    pluginYaml: request.kind === 'plugin' ? readPackedPluginYaml(zip) : undefined,
+    async unpack() {
+      const tree = await zip.write()
+      const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
+      tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`)
+      return { staged, tree }
+    },
+  }
+}
+
+/** Reads a plugin's `plugin.yaml`, and then extracts the verified artifact into `folder`. */
+export async function unpackArtifact(
+  checking: Checking,
+  verified: VerifiedArtifact,
+  folder: string,
+): Promise<UnpackedArtifact> {
+  const { pluginYaml, unpack } = await listArtifact(checking, verified, folder)
+  return { pluginYaml, ...(await unpack()) }
 }
 
 /** The place for an artifact. */

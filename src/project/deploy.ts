@@ -22,7 +22,7 @@ import {
   acceptProjectVersion,
   checkInstalledParts,
   downloadSealed,
-  extractSealed,
+  listSealed,
   noteInstalledProject,
   openSealed,
   requestArtifact,
@@ -86,9 +86,9 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     const opened = await openSealed(deployment, verified, dek)
     tools.log.did('intact')
     await deployment.enter('extracting')
-    const extracted = await extractSealed(deployment, opened, folder)
+    const listed = await listSealed(deployment, opened, folder)
     await deployment.enter('verifying_manifest')
-    const project = await verifyProject(deployment, offer.version, extracted)
+    const project = await verifyProject(deployment, offer.version, listed)
     tools.log.did(
       `${request.projectId} ${project.manifest.version}, ${countInWords(project.manifest.parts.length, 'part')}`,
     )

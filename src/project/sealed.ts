@@ -27,7 +27,7 @@ import {
 import { refuseDowngrade, refuseReusedVersion, replacedBytes, type ServedVersion } from '../core/trust/versions.ts'
 import { readWhole } from '../install/archive/pieces.ts'
 import { checkEd25519, freeArtifact, type OpenedArtifact, unseal } from '../install/archive/sealed.ts'
-import { extractTar, type TarExtractionRequest } from '../install/archive/tar.ts'
+import { type ListedTar, listTar } from '../install/archive/tar.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync, tryReadSmallFileSync } from '../install/files/open.ts'
@@ -64,7 +64,7 @@ export function readBundledPlan(content: string): Plan {
 
 const MANIFEST_AND_PLAN: ReadonlySet<string> = new Set(['manifest.json', BUNDLED_PLAN])
 
-/** The artifact of a project, extracted into the staging folder. */
+/** The artifact of a project, extracted into the staging folder as far as is needed. */
 export interface ExtractedProject {
   /** The folder that contains the extracted files. */
   readonly content: string
@@ -162,50 +162,50 @@ export async function openSealed(
   }
 }
 
+/** A project whose whole listing has passed. Its manifest and its plan have been extracted. */
+interface ListedProject extends ExtractedProject {
+  /**
+   * Extracts the other files, if they are needed. Consumes the artifact: its memory is freed before the tree is
+   * compared and recorded.
+   */
+  extract(): Promise<ExtractedTree>
+}
+
 /**
- * Extracts a project. If all parts that its plan installs are installed from this artifact and intact, extracts only
- * the manifest and the plan. Consumes the artifact: its memory is freed before the tree is compared and recorded.
+ * Reads a whole project, and extracts its manifest and its plan. Of a large project, also extracts other files while it
+ * reads (see `listTar`), unless a part is installed from this artifact and intact.
  */
-export async function extractSealed(
+export async function listSealed(
   deployment: ProjectDeployment,
-  opened: OpenedProject,
+  { artifact, sha256 }: OpenedProject,
   folder: string,
-): Promise<ExtractedProject> {
-  const extracted = await extractNeeded(deployment, opened, folder)
-  // After an error, the memory is not freed here, because a decoder may still read it.
-  freeArtifact(opened.artifact)
-  return extracted
-}
-
-async function extractNeeded(
-  deployment: ProjectDeployment,
-  opened: OpenedProject,
-  folder: string,
-): Promise<ExtractedProject> {
-  const installed = await findInstalledParts(deployment, opened.sha256)
-  if (installed !== undefined) {
-    const content = join(folder, 'manifest-and-plan')
-    const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN })
-    if (isAllInstalled(deployment.layout, content, installed)) {
-      deployment.tools.log.did(
-        'only manifest and plan: the parts came from these bytes, and no file is missing or changed',
-      )
-      return { content, tree, installed, intact: installed }
-    }
-  }
+): Promise<ListedProject> {
+  const { request, tools } = deployment
+  const intact = await findInstalledParts(deployment, sha256)
   const content = join(folder, 'content')
-  const tree = await extractInto(deployment, opened, { target: content })
-  deployment.tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}`)
-  return { content, tree, intact: installed }
+  makeOpenDirectorySync(content)
+  const tar = await listTar(artifact, {
+    target: content,
+    limits: request.extraction,
+    signal: tools.signal,
+    first: MANIFEST_AND_PLAN,
+    onlyFirst: intact !== undefined,
+  })
+  const { tree } = tar
+  const installed = intact !== undefined && isAllInstalled(deployment.layout, content, intact) ? intact : undefined
+  tools.log.did(
+    installed === undefined
+      ? `${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}`
+      : 'only manifest and plan: the parts came from these bytes, and no file is missing or changed',
+  )
+  return { content, tree, intact, installed, extract: async () => await finish(artifact, tar, installed === undefined) }
 }
 
-async function extractInto(
-  { request, tools }: ProjectDeployment,
-  { artifact }: OpenedProject,
-  wanted: Pick<TarExtractionRequest, 'target'> & Partial<TarExtractionRequest>,
-): Promise<ExtractedTree> {
-  makeOpenDirectorySync(wanted.target)
-  return await extractTar(artifact, { ...wanted, limits: request.extraction, signal: tools.signal })
+async function finish(artifact: OpenedArtifact, { tree, write }: ListedTar, isNeeded: boolean): Promise<ExtractedTree> {
+  const extracted = isNeeded ? await write() : tree
+  // After an error, the memory is not freed here, because a decoder may still read it.
+  freeArtifact(artifact)
+  return extracted
 }
 
 /** The versions of this project that the host has or retains. */
@@ -272,20 +272,21 @@ export interface VerifiedProject extends ExtractedProject {
 
 /**
  * Reads the manifest. Checks its project id, its version and the ids of its parts against the request, and the
- * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
- * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
+ * listed files against its content digest. Only then extracts the files. Throws ArtifactError `invalid_manifest`,
+ * `version_mismatch`, `content_mismatch`, `unpinned_source` or `unexpected_part`, ArchiveError `unsafe_archive`, and
+ * DeploymentError as `ListedTar.write` does.
  */
 export async function verifyProject(
   { layout, request, tools, record }: ProjectDeployment,
   version: string,
-  extracted: ExtractedProject,
+  { extract, ...listed }: ListedProject,
 ): Promise<VerifiedProject> {
-  const manifest = readManifest(layout, extracted.content)
+  const manifest = readManifest(layout, listed.content)
   verifyManifest(manifest, { projectId: request.projectId, version })
   refuseUnexpected(manifest, request.projectIds)
-  if (extracted.installed === undefined) verifyFiles(manifest, extracted.tree, tools.log)
+  if (listed.installed === undefined) verifyFiles(manifest, listed.tree, tools.log)
   await record.update({ version: manifest.version, version_source: 'manifest' })
-  return { ...extracted, manifest }
+  return { ...listed, tree: await extract(), manifest }
 }
 
 /**

@@ -252,8 +252,8 @@ function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits): void 
 }
 
 /**
- * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar together exceed 1 MiB plus 1 KiB
- * for each entry that `max-entries` allows.
+ * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar, each with its header block,
+ * together exceed 1 MiB plus 1 KiB for each entry that `max-entries` allows.
  */
 export function verifyExtensionBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES

@@ -147,6 +147,8 @@ interface OpenMember {
 /** The limit for all PAX headers and long names before one member. */
 const MAX_EXTENSION_BYTES = 64 * 1024
 const END_BLOCKS = 2
+/** 1 MiB: packers fill up their last record, which is at most that large. */
+const MAX_END_BLOCKS = 2048
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
 const NO_DATA = Buffer.alloc(0)
 
@@ -163,7 +165,7 @@ const HEADER_BLOCK: Next = { bytes: TAR_BLOCK_BYTES, header: null }
 /**
  * Reads a tar that arrives in pieces. Is stricter than other tools, so that no two tools can see different members.
  * Every header must have a correct checksum, and every member must be complete. The tar must end in two blocks of
- * zeros; only more such blocks may follow.
+ * zeros; only more such blocks may follow, up to 1 MiB.
  */
 export class TarReader {
   readonly #limits: ExtractionLimits
@@ -173,7 +175,7 @@ export class TarReader {
   #begun: Buffer[] = []
   #begunBytes = 0
   #announced: Announced = {}
-  /** The number of bytes in the extension headers since the last member, and in all extension headers. */
+  /** The number of bytes in the extension headers since the last member, and in all extensions with their headers. */
   #announcedBytes = 0
   #extensionBytes = 0
   #member: OpenMember | null = null
@@ -261,6 +263,7 @@ export class TarReader {
     if (Object.keys(this.#announced).length > 0)
       throw invalidArchive('its tar ends after an extension header, without the member that the header announces')
     this.#endBlocks += 1
+    if (this.#endBlocks > MAX_END_BLOCKS) throw invalidArchive('its tar is followed by more than 1 MiB of zeros')
   }
 
   #open(header: TarHeader): void {
@@ -271,7 +274,8 @@ export class TarReader {
 
   #extensionData(header: TarHeader): Next {
     this.#announcedBytes += header.size
-    this.#extensionBytes += header.size
+    // Without the headers, the smallest extensions could make a tar of gigabytes.
+    this.#extensionBytes += TAR_BLOCK_BYTES + header.size
     if (header.size === 0) throw invalidArchive('its tar has an empty extension header')
     if (this.#announcedBytes > MAX_EXTENSION_BYTES)
       throw invalidArchive(
@@ -465,7 +469,7 @@ function parseRecords(body: Buffer): Map<string, Buffer> {
   const records = new Map<string, Buffer>()
   for (let at = 0; at < body.length; ) {
     const keyAt = endOfDigits(body, at) + 1
-    const end = at + parseDecimal(body.toString('latin1', at, keyAt - 1))
+    const end = at + parseLength(body, at, keyAt - 1)
     const equals = indexOfEquals(body, keyAt, end)
     if (body[keyAt - 1] !== SPACE || equals === keyAt || body[end - 1] !== LINE_FEED) throw malformed('record')
     const key = decisiveKey(body, keyAt, equals)
@@ -480,6 +484,14 @@ function endOfDigits(body: Buffer, start: number): number {
   let at = start
   while (at < start + MAX_LENGTH_DIGITS && isDigit(body[at])) at++
   return at
+}
+
+/** Does the same as `parseDecimal`, without a text for each of many records. */
+function parseLength(body: Buffer, start: number, end: number): number {
+  if (start === end || (body[start] === ZERO && end > start + 1)) throw malformed('number')
+  let length = 0
+  for (let at = start; at < end; at++) length = length * 10 + ((body[at] as number) - ZERO)
+  return length
 }
 
 function isDigit(byte: number | undefined): boolean {

@@ -22,8 +22,9 @@ export const MAX_WINDOW_LOG = 27
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG
 /** The used part of a window takes memory: this limit is four times the memory that levels up to 19 need. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024
-/** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
-const MAX_FRAMES = 10_000
+/** Far more than any packer produces. Each frame takes a decoder of its own, which costs almost a millisecond. */
+const FREE_FRAMES = 100
+const BYTES_PER_FRAME = 64 * 1024
 const MAX_BLOCKS = 1_000_000
 
 const MAGIC = 0xfd2fb528
@@ -47,14 +48,15 @@ interface FrameHeader extends Pick<ZstdFrame, 'contentBytes' | 'windowBytes'> {
  * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
  * at the end of a frame without reporting what follows. Omits skippable frames, which contain no data. Throws
  * ArchiveError `invalid_archive` for anything but complete frames, for a stream without data, and for a frame that
- * needs a dictionary. Throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
- * 1,000,000 blocks.
+ * needs a dictionary. Throws `archive_too_large` for a window of more than 128 MiB, for more frames than 100 and one for
+ * each 64 KiB, and for more than 1,000,000 blocks.
  */
 export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
   const stream = new FrameStream(bytes)
   const frames: ZstdFrame[] = []
+  const most = FREE_FRAMES + Math.floor(bytes.length / BYTES_PER_FRAME)
   for (let count = 1; !stream.isAtEnd(); count++) {
-    if (count > MAX_FRAMES) throw tooLarge(`consists of more than ${MAX_FRAMES} zstd frames`, IN_ONE_PIECE)
+    if (count > most) throw tooLarge(`consists of more than ${most} zstd frames`, IN_ONE_PIECE)
     const frame = stream.next()
     if (frame !== null) frames.push(frame)
   }

@@ -1,3 +1,4 @@
+import { createHash, hash } from 'node:crypto'
 import {
   ArchiveListing,
   type ExtractionLimits,
@@ -7,95 +8,124 @@ import {
 } from '../../core/archive/policy.ts'
 import { isRoot, type TarPart, TarReader } from '../../core/archive/tar.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
-import { hasSpaceForAny, requireSpace } from '../files/space.ts'
+import { hasSpaceForAny, OWN_INODES, requireSpace } from '../files/space.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { declaredBytes, type OpenedArtifact, unpackZstd } from './sealed.ts'
 import { type Extraction, spaceFor, TreeWriter } from './writer.ts'
 
-/** A request to extract a tar, or some of its files. */
-export interface TarExtractionRequest extends Extraction {
-  /** The paths of the files to write; undefined for everything. Their directories are created, too. */
-  readonly only?: ReadonlySet<string> | undefined
+/**
+ * An archive may have one file or directory written for each KiB of its own size, not counting the first MiB, before
+ * its whole listing has passed. So a refused archive costs no more than its size is worth. Reading a small archive
+ * twice takes milliseconds; reading a large one twice would take a third of its deployment's time.
+ */
+const BYTES_PER_EARLY_ENTRY = 1024
+const BYTES_WITHOUT_EARLY_ENTRY = 1024 * 1024
+
+/** A request to list a tar, and to extract it afterwards. */
+export interface TarRequest extends Extraction {
+  /** The paths of files to write at once, with their directories. */
+  readonly first?: ReadonlySet<string> | undefined
+  /** True if the files in `first` may turn out to be enough, so that no others should be written at once. */
+  readonly onlyFirst?: boolean | undefined
 }
 
-interface TarExtraction extends TarSource, TarExtractionRequest {
-  readonly opened: OpenedArtifact
+/** A tar whose whole listing has passed. */
+export interface ListedTar {
+  /** With the digests of all files, even of those that have not been written yet. */
+  readonly tree: ExtractedTree
+  /**
+   * Writes everything that has not been written yet. Throws DeploymentError `disk_full`, `host_not_writable` or
+   * `step_failed`, and ArchiveError `unsafe_archive` if this file system cannot have a path of the archive.
+   */
+  write(): Promise<ExtractedTree>
 }
 
 /**
- * Extracts an opened artifact's tar. Keeps the paths of the tar, but drops a leading `./`. Writes each file as soon as
- * the file's own path has been checked, while the rest of the listing is still being read. The caller must not use
- * anything in `target` before this function returns: only then has the whole listing passed. Never writes through a
- * symlink: it writes only into `target` and directories that it created, creates files exclusively, and creates
- * symlinks last. Files become 0644 or 0755 and directories 0755, whatever the umask. With `only`, performs the same
- * checks, but writes only those files and their directories. Works in slices, between which signals are handled.
+ * Reads an opened artifact's tar, and computes the digest of each file. Keeps the paths of the tar, but drops a leading
+ * `./`. Writes the files in `first`, and of a large archive as many others as the archive's size allows, as soon as the
+ * path of each has been checked. The caller must not use anything in `target` before this function returns: only then
+ * has the whole listing passed. Never writes through a symlink: it writes only into `target` and directories that it
+ * created, creates files exclusively, and creates symlinks last. Files become 0644 or 0755 and directories 0755,
+ * whatever the umask. Works in slices, between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`. Throws
  * DeploymentError `disk_full`, `host_not_writable` or `step_failed` only if the archive itself is sound. Throws the
  * signal's reason once the signal is aborted.
  */
-export async function extractTar(opened: OpenedArtifact, request: TarExtractionRequest): Promise<ExtractedTree> {
-  const { limits, signal } = request
+export async function listTar(opened: OpenedArtifact, request: TarRequest): Promise<ListedTar> {
+  const { target, limits, signal, first } = request
   signal?.throwIfAborted()
+  const slice = new TimeSlice(signal)
   const rules = { ...limits, platform: process.platform, shape: 'as packed' as const }
-  const unpack = (): AsyncIterable<Buffer> => unpackZstd(opened, limits)
-  const extraction: TarExtraction = { ...request, opened, rules, unpack, slice: new TimeSlice(signal) }
-  await requireRoom(extraction)
-  return await writeTar(extraction)
+  const source: TarSource = { rules, slice, unpack: () => unpackZstd(opened, limits) }
+  const writer = new TreeWriter(target, slice)
+  const files = new PassingFiles(writer)
+  const most = earlyEntries(opened, request)
+  const plan = await readTar(source, file => {
+    if (first?.has(file.path)) requireSpace(target, { sizes: [file.size], inodes: OWN_INODES })
+    return first?.has(file.path) || files.entries < most ? files.write(file) : files.digest(file)
+  })
+  return {
+    tree: treeOf(plan, files),
+    async write() {
+      if (most === 0) requireSpace(target, spaceFor(plan))
+      const isLeft = plan.files.some(({ path }) => !files.isWritten(path))
+      if (isLeft) await readTar(source, file => (files.isWritten(file.path) ? undefined : files.write(file)))
+      await slice.forEach(plan.directories, path => files.makeDirectory(path))
+      await slice.forEach(plan.symlinks, symlink => writer.makeSymlink(symlink))
+      return treeOf(plan, files)
+    },
+  }
 }
 
 /**
- * Throws DeploymentError `disk_full` unless there is room for all that will be written. It is enough if there is room
- * for the largest tree that the limits and the declared size allow. If there is less room, makes an extra pass over the
- * tar to find out what its entries need.
+ * Returns how many files and directories may be written before the whole listing has passed: none unless there is room
+ * for the largest tree that the limits and the declared size allow.
  */
-async function requireRoom(extraction: TarExtraction): Promise<void> {
-  const { target, limits, opened } = extraction
+function earlyEntries(opened: OpenedArtifact, { target, limits, onlyFirst }: TarRequest): number {
   const bytes = Math.min(declaredBytes(opened) ?? Number.POSITIVE_INFINITY, limits.maxExtractedBytes)
-  if (hasSpaceForAny(target, { bytes, entries: limits.maxEntries })) return
-  requireSpace(target, spaceFor(reduced(await listTar(extraction), extraction)))
+  if (onlyFirst || !hasSpaceForAny(target, { bytes, entries: limits.maxEntries })) return 0
+  const counted = Math.max(0, opened.zstd.length - BYTES_WITHOUT_EARLY_ENTRY)
+  return Math.floor(counted / BYTES_PER_EARLY_ENTRY)
 }
 
-async function listTar(source: TarSource): Promise<ExtractionPlan> {
-  return await readTar(source, () => undefined)
+function treeOf(plan: ExtractionPlan, { found }: PassingFiles): ExtractedTree {
+  const files = plan.files.map(({ path }) => found.get(path) as ExtractedFile)
+  return { ...plan, files }
 }
 
-function reduced(plan: ExtractionPlan, { only }: TarExtractionRequest): ExtractionPlan {
-  if (only === undefined) return plan
-  const files = plan.files.filter(({ path }) => only.has(path))
-  const paths = files.map(({ path }) => path)
-  const directories = plan.directories.filter(folder => paths.some(path => path.startsWith(`${folder}/`)))
-  return { ...plan, files, directories, symlinks: [] }
-}
-
-async function writeTar(extraction: TarExtraction): Promise<ExtractedTree> {
-  const { target, slice, only } = extraction
-  const tree = new TreeWriter(target, slice)
-  const passing = new PassingFileWriter(tree)
-  const isLeftOut = (path: string): boolean => only?.has(path) === false
-  const plan = await readTar(extraction, file => (isLeftOut(file.path) ? undefined : passing.write(file)))
-  const { directories, symlinks, flattened } = reduced(plan, extraction)
-  await slice.forEach(directories, path => passing.makeDirectory(path))
-  await slice.forEach(symlinks, symlink => tree.makeSymlink(symlink))
-  const files = plan.files.flatMap(({ path }) => passing.written.get(path) ?? [])
-  return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened }
-}
-
-/** Writes files in any order. Creates each directory once, before the first file in it. */
-class PassingFileWriter {
-  /** The files written so far, by path. */
-  readonly written = new Map<string, ExtractedFile>()
+/** The files of a tar that is being read. Creates each directory once, before the first file in it. */
+class PassingFiles {
+  /** By path. A file that has been written has a stamp. */
+  readonly found = new Map<string, ExtractedFile>()
   readonly #tree: TreeWriter
+  readonly #written = new Set<string>()
   readonly #directories = new Set<string>()
 
   constructor(tree: TreeWriter) {
     this.#tree = tree
   }
 
+  /** The number of files and directories that have been written. */
+  get entries(): number {
+    return this.#written.size + this.#directories.size
+  }
+
+  isWritten(path: string): boolean {
+    return this.#written.has(path)
+  }
+
   /** Writes a file. Returns undefined if the file has been written, otherwise a promise that resolves when it has. */
   write(file: PassingFile): Promise<void> | undefined {
     this.#makeDirectoryOf(file.path)
     if (file.bytes === undefined) return this.#writePieces(file)
-    this.written.set(file.path, this.#tree.writeFile(file, file.bytes))
+    this.#note(this.#tree.writeFile(file, file.bytes))
+    return undefined
+  }
+
+  /** Computes the digest of a file, and returns as `write` does. */
+  digest(file: PassingFile): Promise<void> | undefined {
+    if (file.bytes === undefined) return this.#digestPieces(file)
+    this.#noteDigest(file, hash('sha256', file.bytes, 'hex'))
     return undefined
   }
 
@@ -112,7 +142,22 @@ class PassingFileWriter {
   }
 
   async #writePieces(file: PassingFile): Promise<void> {
-    this.written.set(file.path, await this.#tree.writeFileFrom(file, file.pieces()))
+    this.#note(await this.#tree.writeFileFrom(file, file.pieces()))
+  }
+
+  async #digestPieces(file: PassingFile): Promise<void> {
+    const digest = createHash('sha256')
+    for await (const piece of file.pieces()) digest.update(piece)
+    this.#noteDigest(file, digest.digest('hex'))
+  }
+
+  #note(file: ExtractedFile): void {
+    this.found.set(file.path, file)
+    this.#written.add(file.path)
+  }
+
+  #noteDigest({ path, size, mode }: PassingFile, sha256: string): void {
+    this.found.set(path, { path, size, mode, sha256 })
   }
 }
 

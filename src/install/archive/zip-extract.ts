@@ -22,25 +22,39 @@ interface ZipExtraction extends OpenZip {
   readonly writer: TreeWriter
 }
 
+/** A ZIP whose whole listing has passed. Nothing has been written yet. */
+export interface ListedZip {
+  readonly plan: ExtractionPlan
+  /**
+   * Returns the bytes of a file of at most 1 MiB, valid until the next call. Vouches for its declared size and CRC.
+   * Throws ArchiveError `invalid_archive`.
+   */
+  read(file: PlannedFile): Buffer
+  /**
+   * Writes everything, if there is room for it. Verifies that each file has its declared size and CRC. Files become
+   * 0644 or 0755 and directories 0755, whatever the umask; symlinks are created last. Throws ArchiveError
+   * `invalid_archive` or `unsafe_archive`, and DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
+   */
+  write(): Promise<ExtractedTree>
+}
+
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing and the
- * free space before it writes the first byte. Verifies that each file has its declared size and CRC. Files become 0644
- * or 0755 and directories 0755, whatever the umask; symlinks are created last. Works in slices, between which signals
- * are handled.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full`, `host_not_writable` or `step_failed`, and the signal's reason once the signal is aborted.
+ * Lists a ZIP for an extraction that leaves out a single top-level directory (contract 4.3, rule 5). Works in slices,
+ * between which signals are handled. Throws as `planZip` does, and the signal's reason once the signal is aborted.
  */
-export async function extractZip(
-  artifact: VerifiedArtifact,
-  { target, limits, signal }: Extraction,
-): Promise<ExtractedTree> {
+export async function listZip(artifact: VerifiedArtifact, { target, limits, signal }: Extraction): Promise<ListedZip> {
   signal?.throwIfAborted()
   const slice = new TimeSlice(signal)
   const writer = new TreeWriter(target, slice)
   const rules = { ...limits, platform: process.platform, shape: 'flattened' as const }
   const extraction = { window: new ReadWindow(artifact), rules, slice, writer }
   const planned = await planZip(extraction)
-  return await writer.writeTree(planned.plan, async () => await writeFiles(extraction, planned))
+  const { plan, entries } = planned
+  return {
+    plan,
+    read: ({ entry }) => readSmallEntry(extraction.window, entries[entry] as LocatedZipEntry),
+    write: async () => await writer.writeTree(plan, async () => await writeFiles(extraction, planned)),
+  }
 }
 
 /** Returns the files in the order of the plan. */
@@ -101,7 +115,6 @@ export async function planZip(zip: OpenZip): Promise<PlannedZip> {
 }
 
 function readTarget(window: ReadWindow, entry: LocatedZipEntry): string {
-  if (!isSmall(entry)) throw invalidEntry(entry.name, 'is a symlink with more packed bytes than a target can have')
   return decodeTarget(readSmallEntry(window, entry), entry.name)
 }
 
@@ -120,9 +133,11 @@ function isSmall({ size, packedSize }: ZipPacking): boolean {
 
 /**
  * Returns all bytes of a small entry. They may be a view of the window, so use them before the next view. Vouches that
- * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
+ * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`,
+ * also for an entry that is not small.
  */
 function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buffer {
+  if (!isSmall(entry)) throw invalidEntry(entry.name, `has more bytes or packed bytes than such a file needs`)
   const packed = window.look(entry.dataOffset, entry.packedSize, WINDOW_BYTES)
   const bytes = entry.method === 'stored' ? packed : inflateSmall(packed, entry)
   verifyOutcome(entry, bytes.length, crc32(bytes))

@@ -7,6 +7,7 @@ import { isBelow, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
 import { cleanForeignText } from '../../core/text.ts'
 import { comparePaths, inTreeOrder } from '../../core/trust/tree-digest.ts'
+import type { ListedZip } from '../archive/zip-extract.ts'
 import { writeNewFile } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
@@ -195,6 +196,9 @@ function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }: Omit<
   )
 }
 
+const NONE = 'no plugin.yaml file at its root'
+const NO_FILE = 'a plugin.yaml that is not a file'
+
 /**
  * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
  * if it is not a regular file, and `invalid_manifest` if it is too large. Throws the system's error as DeploymentError.
@@ -203,13 +207,24 @@ export function readPluginYaml(staged: string): PluginYaml {
   const path = join(staged, 'plugin.yaml')
   try {
     const found = statSync(path)
-    if (!found.isFile()) throw notAPlugin('a plugin.yaml that is not a file')
+    if (!found.isFile()) throw notAPlugin(NO_FILE)
     if (found.size > PLUGIN_YAML_LIMITS.bytes) throw tooLarge(found.size)
     return parsePluginYaml(readFileSync(path, 'utf8'))
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') throw notAPlugin('no plugin.yaml file at its root')
+    if (errnoOf(error) === 'ENOENT') throw notAPlugin(NONE)
     throw toHostError(error, `reading ${path}`)
   }
+}
+
+/** Reads the same file as `readPluginYaml` from a plugin that is still packed, and throws the same ArtifactErrors. */
+export function readPackedPluginYaml({ plan, read }: ListedZip): PluginYaml {
+  const isNamed = ({ path }: { path: string }): boolean => path === 'plugin.yaml'
+  const link = plan.symlinks.find(isNamed)
+  const file = plan.files.find(({ path }) => path === (link === undefined ? 'plugin.yaml' : link.file))
+  if (file === undefined)
+    throw notAPlugin(link !== undefined || plan.directories.includes('plugin.yaml') ? NO_FILE : NONE)
+  if (file.size > PLUGIN_YAML_LIMITS.bytes) throw tooLarge(file.size)
+  return parsePluginYaml(read(file).toString('utf8'))
 }
 
 function tooLarge(bytes: number): ArtifactError {

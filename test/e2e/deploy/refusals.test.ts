@@ -6,6 +6,7 @@ import { createKey } from '../../../hub/access.ts'
 import { yankVersion } from '../../../hub/marketplace/catalogue.ts'
 import { acquireLock } from '../../../src/install/host/lock.ts'
 import { HOSTILE_ZIPS } from '../../archives/hostile-zips.ts'
+import { buildZip, file } from '../../archives/zip-builder.ts'
 import { sampled, whyLeftToCi } from '../../extent.ts'
 import { CLOSED_PORT } from '../../net/loopback-server.ts'
 import { commandsIn, listOwn, readLocalReport } from '../harness/evidence.ts'
@@ -14,6 +15,7 @@ import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from '../harness/stag
 import { answerJson, pluginZip, serveArtifact, serveUntrustedHub, VERSION } from '../harness/untrusted-hub.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
+const PRELOADED = join(import.meta.dirname, '../harness/signal-at-file.mjs')
 
 let stage: Stage
 
@@ -124,7 +126,6 @@ describe('an archive that must not be extracted', () => {
     'unsafe_archive--same-file-twice',
     'unsafe_archive--escape',
     'invalid_archive--not-a-zip',
-    'invalid_archive--crc-wrong',
     'empty_artifact--only-directories',
   ]
   for (const hostile of sampled(
@@ -137,6 +138,26 @@ describe('an archive that must not be extracted', () => {
       await assertRefuses(stage, { code, during: 'extracting' })
     })
   }
+
+  const wrong: Record<string, Buffer> = {
+    not_a_plugin: buildZip([file('src/main.py'), file('README.md')]),
+    version_mismatch: pluginZip('7.0.0'),
+  }
+  for (const [code, bytes] of Object.entries(wrong)) {
+    it(`is refused before any of its files is written: ${code}`, async () => {
+      await stage.publishBytes(VERSION, bytes, { replace: true })
+      // The signal would come with the first of these files.
+      const env = { NODE_OPTIONS: `--import=${PRELOADED}`, SIGNAL: 'SIGKILL', AT_FILE: '/src/main.py' }
+      const { signal, outputs, log } = await stage.deploy({}, { env })
+      assert.deepEqual([signal, outputs['error-code']], [null, code], log)
+    })
+  }
+
+  it('is refused if only the content of a file is wrong', async () => {
+    const wrong = { ...file('wrong'), both: { crc: 1 } }
+    await stage.publishBytes(VERSION, pluginZip(VERSION, [wrong]), { replace: true })
+    await assertRefuses(stage, { code: 'invalid_archive', during: 'extracting' })
+  })
 
   const limits: Record<string, string> = {
     'max-artifact-bytes': 'fetching',

@@ -44,7 +44,7 @@ function filesOf(bytes: number): TarItem[] {
 
 const FILES = filesOf(20_000)
 
-describe('an archive that is refused while its files are written', () => {
+describe('an archive that is refused', () => {
   const limits = {
     'max-extracted-bytes': String(HOSTILE_TAR_LIMITS.maxExtractedBytes),
     'max-entries': String(HOSTILE_TAR_LIMITS.maxEntries),
@@ -108,6 +108,16 @@ describe('an archive that is refused while its files are written', () => {
   }
 })
 
+describe('a project whose digest is wrong', () => {
+  it('is refused before its files are written', async t => {
+    const offer = sealTar(projectTar({ more: FILES }), stage.signingKey)
+    // The signal would come with the first of these files.
+    const result = await interrupt(await serveUntrustedProjectHub(t, answersOf(stage, offer)), 'SIGKILL')
+    assert.equal(result.signal, null)
+    assert.equal(readLocalReport(result).error?.code, 'content_mismatch', result.log)
+  })
+})
+
 describe('a deployment that is interrupted while its files are written', () => {
   it('leaves no files when it is cancelled', async t => {
     const installed = listHost(stage.root)
@@ -135,8 +145,10 @@ describe('a deployment that is interrupted while its files are written', () => {
   }
 })
 
+/** A project that is large enough for its files to be written while it is read. */
 function good(): SealedOffer {
-  return sealTar(projectTar({ more: FILES }), stage.signingKey)
+  const files = filesOf(60_000).map(({ name, data }) => [name, String(data)])
+  return sealTar(projectTar({ files: Object.fromEntries(files) }), stage.signingKey)
 }
 
 /** A tar in two frames. The first block of the second frame is damaged. */

@@ -12,6 +12,9 @@ import {
   verifySealedSignature,
 } from '../../../src/core/trust/signature.ts'
 import { checkEd25519, type OpenedArtifact, unseal } from '../../../src/install/archive/sealed.ts'
+import { listTar, type TarRequest } from '../../../src/install/archive/tar.ts'
+import type { Extraction } from '../../../src/install/archive/writer.ts'
+import { listZip } from '../../../src/install/archive/zip-extract.ts'
 import type { ExtractedFile, ExtractedTree } from '../../../src/install/files/extracted-tree.ts'
 
 export const DEK = Buffer.alloc(32, 7)
@@ -80,4 +83,14 @@ function verifySigned(fd: number, bytes: Uint8Array): VerifiedArtifact {
 /** Returns a tree without its files' inodes and times, which differ from extraction to extraction. */
 export function withoutStamps({ files, ...tree }: ExtractedTree): ExtractedTree {
   return { ...tree, files: files.map(({ stamp: _, ...file }): ExtractedFile => file) }
+}
+
+/** Lists an opened tar, and writes all of it. */
+export async function extractTar(opened: OpenedArtifact, request: TarRequest): Promise<ExtractedTree> {
+  return await (await listTar(opened, request)).write()
+}
+
+/** Lists a verified ZIP, and writes all of it. */
+export async function extractZip(artifact: VerifiedArtifact, extraction: Extraction): Promise<ExtractedTree> {
+  return await (await listZip(artifact, extraction)).write()
 }

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { extractZip } from '../../../src/install/archive/zip-extract.ts'
-import { inTemporaryDirectory, withVerifiedArtifact } from './artifacts.ts'
+import { extractZip, inTemporaryDirectory, withVerifiedArtifact } from './artifacts.ts'
 
 const [umask = '', archive = '', target = ''] = process.argv.slice(2)
 

@@ -5,8 +5,6 @@ import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import fc from 'fast-check'
 import { ArchiveError } from '../../../src/core/errors.ts'
-import { extractTar } from '../../../src/install/archive/tar.ts'
-import { extractZip } from '../../../src/install/archive/zip-extract.ts'
 import { ACCEPTED_ZIPS } from '../../archives/accepted-zips.ts'
 import {
   buildTar,
@@ -20,7 +18,7 @@ import {
 } from '../../archives/tar-builder.ts'
 import { buildZip, file, symlink, unicodePath, directory as zipDirectory } from '../../archives/zip-builder.ts'
 import { byExtent, sampled } from '../../extent.ts'
-import { openedTar, withVerifiedArtifact } from './artifacts.ts'
+import { extractTar, extractZip, openedTar, withVerifiedArtifact } from './artifacts.ts'
 import { type SecondReader, type Seen, seenIn, TAR_READERS, whyNot, ZIP_READERS } from './second-readers.ts'
 
 const LIMITS = { maxExtractedBytes: 10_000_000, maxEntries: 1000 }

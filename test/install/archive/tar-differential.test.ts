@@ -6,10 +6,9 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import fc from 'fast-check'
 import { pack } from 'tar-stream'
-import { extractTar } from '../../../src/install/archive/tar.ts'
 import { missingTools, sampled } from '../../extent.ts'
 import { listTree, temporaryDirectory } from '../../folders.ts'
-import { openedTar, openedZstd } from './artifacts.ts'
+import { extractTar, openedTar, openedZstd } from './artifacts.ts'
 
 const LIMITS = { maxExtractedBytes: 100_000_000, maxEntries: 1000 }
 const LONG = `${'long-'.repeat(25)}/${'ünï-'.repeat(20)}`

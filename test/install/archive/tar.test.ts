@@ -6,13 +6,14 @@ import { describe, it, type TestContext } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
 import { ArchiveError, DeploymentError } from '../../../src/core/errors.ts'
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../../src/core/identifiers.ts'
-import { extractTar } from '../../../src/install/archive/tar.ts'
+import { listTar } from '../../../src/install/archive/tar.ts'
 import type { ExtractedTree } from '../../../src/install/files/extracted-tree.ts'
+import { COSTLY_TAR_ENTRIES, COSTLY_TARS } from '../../archives/costly-tars.ts'
 import { HOSTILE_TAR_LIMITS, HOSTILE_TARS } from '../../archives/hostile-tars.ts'
 import { buildTar, directory, file, gnuLong, pax, symlink, type TarItem } from '../../archives/tar-builder.ts'
 import { mountMemory, whyNoMounting } from '../../e2e/harness/mounts.ts'
 import { listTree, temporaryDirectory } from '../../folders.ts'
-import { openedTar, openedZstd, withoutStamps } from './artifacts.ts'
+import { extractTar, openedTar, openedZstd, withoutStamps } from './artifacts.ts'
 
 const LIMITS = { maxExtractedBytes: DEFAULT_MAX_EXTRACTED_BYTES, maxEntries: DEFAULT_MAX_ENTRIES }
 const LONG = `${'d'.repeat(120)}/${'ä'.repeat(60)}`
@@ -138,27 +139,39 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), ['a', 'b'])
   })
 
-  it('writes only the requested files, but checks all the others', async t => {
-    const only = new Set(['manifest.json', 'deployment/install.yaml', 'link'])
+  it('writes at first only the requested files, but checks all the others', async t => {
+    const first = new Set(['manifest.json', 'deployment/install.yaml', 'link'])
     const items = [
       ...[file('manifest.json', '{}'), file('deployment/install.yaml', 'x'), file('deployment/more', 'y')],
       ...[file('plugins/a/main', 'z'), symlink('link', 'manifest.json')],
     ]
     const target = makeTarget(t)
-    const tree = await extractTar(await openedTar(buildTar(items)), { target, limits: LIMITS, only })
+    const { tree, write } = await listTar(await openedTar(buildTar(items)), { target, limits: LIMITS, first })
     assert.deepEqual(listTree(target), {
       deployment: '755 directory',
       'deployment/install.yaml': '644 x',
       'manifest.json': '644 {}',
     })
-    assert.deepEqual(
-      tree.files.map(({ path }) => path),
-      ['deployment/install.yaml', 'manifest.json'],
-    )
+    assert.deepEqual(withoutStamps(tree), withoutStamps(await write()))
+    assert.deepEqual(Object.keys(listTree(target)).length, 8)
     const hostile = await openedTar(buildTar([...items, file('../outside', '')]))
-    await assert.rejects(extractTar(hostile, { target: makeTarget(t), limits: LIMITS, only }), {
-      code: 'unsafe_archive',
-    })
+    await assert.rejects(listTar(hostile, { target: makeTarget(t), limits: LIMITS, first }), { code: 'unsafe_archive' })
+  })
+
+  it('writes no more of an archive that it has not read to its end than the size of the archive is worth', async t => {
+    const noise = createHash('shake128', { outputLength: 1_500_000 }).digest()
+    const items = [file('noise', noise), ...Array.from({ length: 2000 }, (_, index) => file(`${index}/f`))]
+    const opened = await openedTar(buildTar(items))
+    const target = makeTarget(t)
+    const { tree, write } = await listTar(opened, { target, limits: LIMITS })
+    const written = Object.keys(listTree(target)).length
+    assert.ok(written > 100 && written <= (opened.zstd.length - 1024 * 1024) / 1024 + 2, `${written} were written`)
+    assert.deepEqual(withoutStamps(await write()), withoutStamps(tree))
+    assert.equal(Object.keys(listTree(target)).length, 4001)
+    const refused = makeTarget(t)
+    const hostile = await openedTar(buildTar([...items, file('../outside')]))
+    await assert.rejects(listTar(hostile, { target: refused, limits: LIMITS }), { code: 'unsafe_archive' })
+    assert.ok(Object.keys(listTree(refused)).length <= written)
   })
 
   it('refuses a second tar in a frame of its own', async t => {
@@ -166,7 +179,7 @@ describe('extractTar', () => {
     const target = makeTarget(t)
     const isRefusal = (error: unknown) => error instanceof ArchiveError && error.code === 'invalid_archive'
     await assert.rejects(extractTar(await openedZstd(Buffer.concat(frames)), { target, limits: LIMITS }), isRefusal)
-    assert.deepEqual(readdirSync(target), ['a'])
+    assert.deepEqual(readdirSync(target), [])
   })
 
   it('makes implied directories and directories without files', async t => {
@@ -291,6 +304,17 @@ describe('extractTar', () => {
     )
     assert.ok(readdirSync(target).length < items.length)
   })
+})
+
+describe('a costly tar', () => {
+  const limits = { ...LIMITS, maxEntries: COSTLY_TAR_ENTRIES }
+  for (const { name, code, bytes } of COSTLY_TARS) {
+    it(`is refused before anything of it is created: ${name}`, async t => {
+      const target = makeTarget(t)
+      await assert.rejects(listTar(await openedTar(bytes()), { target, limits }), { code })
+      assert.deepEqual(readdirSync(target), [])
+    })
+  }
 })
 
 describe('a hostile tar', () => {

@@ -5,11 +5,10 @@ import { dirname, join } from 'node:path'
 import { describe, it } from 'node:test'
 import AdmZip from 'adm-zip'
 import fc from 'fast-check'
-import { extractZip } from '../../../src/install/archive/zip-extract.ts'
 import type { ExtractedTree } from '../../../src/install/files/extracted-tree.ts'
 import { missingTools } from '../../extent.ts'
 import { listTree } from '../../folders.ts'
-import { inTemporaryDirectory, withVerifiedArtifact } from './artifacts.ts'
+import { extractZip, inTemporaryDirectory, withVerifiedArtifact } from './artifacts.ts'
 
 type Tree = Record<string, Uint8Array>
 

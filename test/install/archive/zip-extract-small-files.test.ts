@@ -8,15 +8,10 @@ import { constants, crc32, deflateRawSync } from 'node:zlib'
 import { ArchiveError } from '../../../src/core/errors.ts'
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../../src/core/identifiers.ts'
 import { ReadWindow } from '../../../src/install/archive/pieces.ts'
-import {
-  BatchInflater,
-  canInflateTogether,
-  extractZip,
-  readInBatches,
-} from '../../../src/install/archive/zip-extract.ts'
+import { BatchInflater, canInflateTogether, readInBatches } from '../../../src/install/archive/zip-extract.ts'
 import type { LocatedZipEntry, ZipPacking } from '../../../src/install/archive/zip-listing.ts'
 import { buildZip, file, type ZipItem } from '../../archives/zip-builder.ts'
-import { inTemporaryDirectory, withVerifiedArtifact } from './artifacts.ts'
+import { extractZip, inTemporaryDirectory, withVerifiedArtifact } from './artifacts.ts'
 
 const LIMITS = { maxExtractedBytes: DEFAULT_MAX_EXTRACTED_BYTES, maxEntries: DEFAULT_MAX_ENTRIES }
 /** The header of a gzip member. */

@@ -9,7 +9,7 @@ import { ArchiveError, DeploymentError, errnoOf } from '../../../src/core/errors
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../../src/core/identifiers.ts'
 import type { VerifiedArtifact } from '../../../src/core/trust/signature.ts'
 import { ReadWindow } from '../../../src/install/archive/pieces.ts'
-import { extractZip, planZip } from '../../../src/install/archive/zip-extract.ts'
+import { planZip } from '../../../src/install/archive/zip-extract.ts'
 import type { ExtractedTree } from '../../../src/install/files/extracted-tree.ts'
 import { TimeSlice } from '../../../src/install/files/time-slice.ts'
 import { ACCEPTED_ZIPS, type AcceptedZip } from '../../archives/accepted-zips.ts'
@@ -17,7 +17,7 @@ import { HOSTILE_LIMITS, HOSTILE_ZIPS, type HostileZip } from '../../archives/ho
 import { buildZip, directory, file, PROGRAM, symlink, type ZipItem } from '../../archives/zip-builder.ts'
 import { mountMemory, whyNoMounting } from '../../e2e/harness/mounts.ts'
 import { listTree } from '../../folders.ts'
-import { inTemporaryDirectory, withoutStamps, withVerifiedArtifact } from './artifacts.ts'
+import { extractZip, inTemporaryDirectory, withoutStamps, withVerifiedArtifact } from './artifacts.ts'
 
 const run = promisify(execFile)
 const LIMITS = { maxExtractedBytes: DEFAULT_MAX_EXTRACTED_BYTES, maxEntries: DEFAULT_MAX_ENTRIES }
