@@ -6,7 +6,7 @@ import {
   type ExtractionRules,
   fileMode,
 } from '../../core/archive/policy.ts'
-import { isRoot, type TarPart, TarReader } from '../../core/archive/tar.ts'
+import { isRoot, type TarEntry, type TarPart, TarReader } from '../../core/archive/tar.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { hasSpaceForAny, OWN_INODES, requireSpace } from '../files/space.ts'
 import { TimeSlice } from '../files/time-slice.ts'
@@ -69,7 +69,7 @@ export async function listTar(opened: OpenedArtifact, request: TarRequest): Prom
     async write() {
       if (most === 0) requireSpace(target, spaceFor(plan))
       const isLeft = plan.files.some(({ path }) => !files.isWritten(path))
-      if (isLeft) await readTar(source, file => (files.isWritten(file.path) ? undefined : files.write(file)))
+      if (isLeft) await readAgain(source, file => (files.isWritten(file.path) ? undefined : files.write(file)))
       await slice.forEach(plan.directories, path => files.makeDirectory(path))
       await slice.forEach(plan.symlinks, symlink => writer.makeSymlink(symlink))
       return treeOf(plan, files)
@@ -191,18 +191,35 @@ interface PassingFile {
  * `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or
  * `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the error from `onFile`.
  */
-async function readTar(
+async function readTar(source: TarSource, onFile: OnFile): Promise<ExtractionPlan> {
+  const listing = new ArchiveListing(source.rules)
+  const failure = await readFiles(source, entry => listing.add(entry), onFile)
+  const plan = await source.slice.run(listing.plan())
+  if (failure !== null) throw failure.error
+  return plan
+}
+
+/** Passes each file to `onFile`, as `readTar` does. The listing must have passed, so it is not checked again. */
+async function readAgain(source: TarSource, onFile: OnFile): Promise<void> {
+  const failure = await readFiles(source, ({ name }) => name, onFile)
+  if (failure !== null) throw failure.error
+}
+
+type OnFile = (file: PassingFile) => Promise<void> | undefined
+
+/** Returns the error from `onFile`, if there was one. */
+async function readFiles(
   { rules, slice, unpack }: TarSource,
-  onFile: (file: PassingFile) => Promise<void> | undefined,
-): Promise<ExtractionPlan> {
-  const listing = new ArchiveListing(rules)
+  pathOf: (entry: TarEntry) => string,
+  onFile: OnFile,
+): Promise<{ readonly error: unknown } | null> {
   const parts = new TarParts(slice.pace(unpack()), rules)
   let failure: { readonly error: unknown } | null = null
   try {
     for (let part = await parts.wait(); part !== undefined; part = parts.take() ?? (await parts.wait())) {
       if (slice.isOver()) await slice.giveBack()
       if (!part.isFirst || isRoot(part.entry)) continue
-      const path = listing.add(part.entry)
+      const path = pathOf(part.entry)
       if (part.entry.type !== 'file' || failure !== null) continue
       try {
         const writing = onFile(passing(path, part, parts))
@@ -217,9 +234,7 @@ async function readTar(
   }
   // If `onFile` failed because the file's data could not be read, the parts have ended early.
   if (failure !== null && !parts.isComplete) throw failure.error
-  const plan = await slice.run(listing.plan())
-  if (failure !== null) throw failure.error
-  return plan
+  return failure
 }
 
 function passing(path: string, first: TarPart, parts: TarParts): PassingFile {
