@@ -107,8 +107,8 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes what this and earlier runs moved to the trash. Every run calls this when it has released the lock: other runs
- * need not wait for it. Does nothing on a host that must not be touched. Stops when the run is cancelled, and leaves the
+ * Removes what this and earlier runs moved to the trash. Every run calls this at its end, without the lock, so that no
+ * other run has to wait. Does nothing on a host that must not be touched. Stops when the run is cancelled, and leaves the
  * rest to the next run. Never throws: logs a warning about anything that stays.
  */
 export async function removeTrash(host: HostContext, signal: AbortSignal = host.grace.cancelled): Promise<void> {

@@ -77,6 +77,7 @@ export async function runContract<Request extends HostRequest, State extends str
     for (const accepted of checkRoot(host)) tools.log.warning(accepted)
     const checked = await flow.check()
     await prepareHost(host, tools.log)
+    // A killed run may have left files that take the space that this run needs.
     await removeTrash(host)
     await lock.take()
     return await runLocked(await openSession(deployment), checked, { deployment, flow })

@@ -27,7 +27,7 @@ const MOST: Record<string, number> = {
   outbox: 2, // for each part, one report on a dead run that a run of the other part recovered
   trees: 2 * (1 + 1) + 1,
   staging: 2 + 2 * 5,
-  trash: 0,
+  trash: 2 + 2 * 5,
   snapshots: 4 + 2 * 5 + 5,
   'installed.json, KiB': 8,
 }

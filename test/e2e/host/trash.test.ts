@@ -31,7 +31,7 @@ interface RefusedRun {
 }
 
 /** Deploys 3.0.0. The run gets the signal when it begins to remove a directory of the refused tree. */
-function startRefused(stage: Stage, name: NodeJS.Signals): RefusedRun {
+function startRefused(t: TestContext, stage: Stage, name: NodeJS.Signals): RefusedRun {
   stage.writePlan(planWith(REFUSED_PLAN))
   let pid = 0
   const result = stage.deploy(
@@ -43,6 +43,8 @@ function startRefused(stage: Stage, name: NodeJS.Signals): RefusedRun {
       },
     },
   )
+  // A stopped process would keep the test's process alive.
+  t.after(() => signal(pid, 'SIGKILL'))
   return { pid, result }
 }
 
@@ -60,7 +62,7 @@ const REFUSED = [1, 'failed', 'invalid_plan', '2.0.0']
 describe('a run that removes the tree that it has refused', () => {
   it('has released the lock, so that another run succeeds meanwhile, and hears a cancel', async t => {
     const stage = await openHost(t)
-    const first = startRefused(stage, 'SIGSTOP')
+    const first = startRefused(t, stage, 'SIGSTOP')
     await waitUntil('the first run removes its tree', () => isStopped(first.pid))
     const [name = ''] = listOwn(stage, 'trash')
     assert.match(name, /^[0-9a-f-]{36}$/)
@@ -83,7 +85,7 @@ describe('a run that removes the tree that it has refused', () => {
 
   it('does not keep another run waiting', async t => {
     const stage = await openHost(t)
-    const first = startRefused(stage, 'SIGSTOP')
+    const first = startRefused(t, stage, 'SIGSTOP')
     await waitUntil('the first run removes its tree', () => isStopped(first.pid))
     stage.writePlan(planWith())
     const second = await stage.deploy({ version: '1.0.0', 'lock-timeout-seconds': '0' })
@@ -98,7 +100,7 @@ describe('a run that removes the tree that it has refused', () => {
 
   it('leaves the rest to its post step if it is killed', async t => {
     const stage = await openHost(t)
-    const killed = await startRefused(stage, 'SIGKILL').result
+    const killed = await startRefused(t, stage, 'SIGKILL').result
     assert.equal(killed.signal, 'SIGKILL', killed.log)
     assert.equal(listOwn(stage, 'trash').length, 1)
     const post = await stage.deploy({ version: '3.0.0' }, { phase: 'post', state: killed.state })
