@@ -17099,6 +17099,7 @@ function layoutOf(projectRoot) {
         journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
         installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
         staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        trash: (0,external_node_path_namespaceObject.join)(own, 'trash'),
         snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
         trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
         reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
@@ -18794,6 +18795,9 @@ const MAX_REFILLS = 100;
 const MAX_OPEN = 70;
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000;
+/** Directories up to this size, with a few thousand entries at most, are listed at once. */
+const remove_tree_MAX_BYTES_AT_ONCE = 64 * 1024;
+const remove_tree_LISTED_AT_ONCE = 2000;
 /**
  * Removes the file, symlink or directory at the path, with everything in it. Does nothing if nothing is there. The
  * caller must make sure that only this user can change the directory that contains the path. Removes everything below
@@ -18801,9 +18805,9 @@ const MAX_MOVED_UP = 10_000;
  * in the tree meanwhile. Enters no mount point, but recognizes a bind mount of the same file system only with /proc.
  * Works in slices, between which signals are handled. Removes everything that it can, and then throws the error about
  * the first item that stays. That is the system's error, or DeploymentError `unsafe_host` for a mount point or as
- * `openDirectorySync` throws it.
+ * `openDirectorySync` throws it. Soon after the signal is aborted, stops and throws the signal's reason.
  */
-async function removeTree(path) {
+async function removeTree(path, signal) {
     const stat = lstatIfPresentSync(path);
     if (stat === undefined)
         return;
@@ -18811,7 +18815,28 @@ async function removeTree(path) {
         return unlinkIfPresentSync(path);
     const parent = openDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)));
     try {
-        await new TreeRemoval(parent).remove(path);
+        await new TreeRemoval(parent, (0,external_node_path_namespaceObject.dirname)(path), signal).remove([Buffer.from((0,external_node_path_namespaceObject.basename)(path))]);
+    }
+    finally {
+        parent.close();
+    }
+}
+/**
+ * Removes everything in a directory, as `removeTree` does. Other processes may do the same at the same time. Throws as
+ * `removeTree` does, also DeploymentError `unsafe_host` if the directory itself is a mount point.
+ */
+async function emptyDirectory(path, signal) {
+    const parent = openDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)));
+    try {
+        const directory = openDirectorySync(parent.entry((0,external_node_path_namespaceObject.basename)(path)));
+        try {
+            if (!isOnMountOf(parent, directory))
+                throw mountedAt(path);
+            await new TreeRemoval(directory, path, signal).removeAll();
+        }
+        finally {
+            directory.close();
+        }
     }
     finally {
         parent.close();
@@ -18829,19 +18854,34 @@ function tryUnlinkSync(path) {
 }
 class TreeRemoval {
     #top;
-    #slice = new TimeSlice();
+    #path;
+    #signal;
+    #slice;
     /** Directories that were nested too deeply and are now in `top`. */
     #movedUp = [];
     #movedUpCount = 0;
     #refillCount = 0;
     #firstError;
-    constructor(top) {
+    /** `path` is the path of `top`, for messages only. */
+    constructor(top, path, signal) {
         this.#top = top;
+        this.#path = path;
+        this.#signal = signal;
+        this.#slice = new TimeSlice(signal);
     }
-    async remove(path) {
-        const tree = { parent: this.#top, name: Buffer.from((0,external_node_path_namespaceObject.basename)(path)), container: (0,external_node_path_namespaceObject.dirname)(path), depth: 1 };
-        for (let next = tree; next !== undefined; next = this.#movedUp.pop())
-            await this.#remove(next);
+    /** Removes everything in the top directory. */
+    async removeAll() {
+        await this.remove((await this.#list(this.#top)).map(({ name }) => name));
+    }
+    /** Removes these entries of the top directory. */
+    async remove(names) {
+        for (const name of names) {
+            const tree = { parent: this.#top, name, container: this.#path, depth: 1 };
+            for (let next = tree; next !== undefined; next = this.#movedUp.pop())
+                await this.#remove(next);
+            if (this.#slice.isOver())
+                await this.#slice.giveBack();
+        }
         if (this.#firstError !== undefined)
             throw this.#firstError;
     }
@@ -18863,7 +18903,7 @@ class TreeRemoval {
         const { parent, name } = inner;
         try {
             const directory = openDirectorySync(parent.entry(name));
-            if (directory.mount === parent.mount && directory.stats.dev === parent.stats.dev)
+            if (isOnMountOf(parent, directory))
                 return directory;
             directory.close();
             this.#note(mountedAt(pathOf(inner)), inner);
@@ -18878,22 +18918,49 @@ class TreeRemoval {
     }
     async #empty(directory, outer) {
         const [container, depth] = [pathOf(outer), outer.depth + 1];
+        for (const entry of await this.#tryList(directory, outer)) {
+            const inner = { parent: directory, name: entry.name, container, depth };
+            if (!entry.isDirectory())
+                this.#unlink(inner);
+            else if (depth > MAX_OPEN)
+                this.#moveUp(inner);
+            else
+                await this.#remove(inner);
+            if (this.#slice.isOver())
+                await this.#slice.giveBack();
+        }
+    }
+    /** Returns no entries if the directory cannot be listed, or has just been removed by another process. */
+    async #tryList(directory, outer) {
         try {
             makeWritable(directory);
-            for (const entry of (0,external_node_fs_namespaceObject.readdirSync)(directory.entry(), { withFileTypes: true, encoding: 'buffer' })) {
-                const inner = { parent: directory, name: entry.name, container, depth };
-                if (!entry.isDirectory())
-                    this.#unlink(inner);
-                else if (depth > MAX_OPEN)
-                    this.#moveUp(inner);
-                else
-                    await this.#remove(inner);
+            return await this.#list(directory);
+        }
+        catch (error) {
+            if (this.#signal?.aborted)
+                throw error;
+            if (!isAbsent(error))
+                this.#note(error, outer);
+            return [];
+        }
+    }
+    /** Lists a large directory in slices. */
+    async #list({ stats, entry }) {
+        if (stats.size <= remove_tree_MAX_BYTES_AT_ONCE)
+            return (0,external_node_fs_namespaceObject.readdirSync)(entry(), { withFileTypes: true, encoding: 'buffer' });
+        const opened = (0,external_node_fs_namespaceObject.opendirSync)(entry(), { encoding: 'buffer', bufferSize: remove_tree_LISTED_AT_ONCE });
+        try {
+            const entries = [];
+            for (let next = opened.readSync(); next !== null; next = opened.readSync()) {
+                // The type does not know this encoding.
+                entries.push(next);
                 if (this.#slice.isOver())
                     await this.#slice.giveBack();
             }
+            return entries;
         }
-        catch (error) {
-            this.#note(error, outer);
+        finally {
+            opened.closeSync();
         }
     }
     /** Removes the emptied directory. Returns true if it must be emptied again, because another process works in it. */
@@ -18939,6 +19006,9 @@ class TreeRemoval {
     #note(error, inner) {
         this.#firstError ??= error instanceof DeploymentError ? error : namedAfter(pathOf(inner), error);
     }
+}
+function isOnMountOf(parent, directory) {
+    return directory.mount === parent.mount && directory.stats.dev === parent.stats.dev;
 }
 /** Without write access to a directory, not even the owner can remove its files. */
 function makeWritable({ stats, entry }) {
@@ -18991,10 +19061,10 @@ function makePrivateFolderSync(path) {
  * Removes a private folder, if it exists, with everything in it, as `removeTree` does. Does nothing for a path that
  * `namePrivateFolder` would not return for this parent.
  */
-async function removePrivateFolder(parent, path) {
+async function removePrivateFolder(parent, path, signal) {
     const name = path.slice((0,external_node_path_namespaceObject.dirname)(path).length + 1);
     if ((0,external_node_path_namespaceObject.resolve)((0,external_node_path_namespaceObject.dirname)(path)) === (0,external_node_path_namespaceObject.resolve)(parent) && NAME.test(name))
-        await removeTree(path);
+        await removeTree(path, signal);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/durable.js
@@ -19872,8 +19942,8 @@ function unsafe(message) {
  * names the obstructing path and says what to do.
  */
 function requireOwnKinds(layout) {
-    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
-    for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox])
+    const { staging, trash, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
+    for (const path of [staging, trash, renameProbePath(layout), snapshots, trees, reports, outbox])
         requireOwnDirectory(path);
     for (const shelf of ['plugins', 'extensions', (0,external_node_path_namespaceObject.basename)(SET_ASIDE)])
         requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
@@ -20103,6 +20173,38 @@ function readMountPoints() {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/host/trash.js
+
+
+
+
+
+// Removing a large tree takes a while, and nobody should wait for that. So a run that has the lock only moves a tree to
+// the trash, with one rename. Whatever is in the trash is needed by no run and no recovery, so it is removed without the
+// lock, by any run.
+/**
+ * Moves to the trash what nobody needs any longer. `name` is a name to look for there: a taken name is replaced by a
+ * random one. Does nothing if nothing is at the path. Throws the system's error if the path cannot be moved.
+ */
+function moveToTrash({ trash }, path, name = (0,external_node_crypto_namespaceObject.randomUUID)()) {
+    const isTaken = pathExistsSync((0,external_node_path_namespaceObject.join)(trash, name));
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(path, (0,external_node_path_namespaceObject.join)(trash, isTaken ? (0,external_node_crypto_namespaceObject.randomUUID)() : name));
+    }
+    catch (error) {
+        if (!isAbsent(error) || pathExistsSync(path))
+            throw error;
+    }
+}
+/**
+ * Removes everything in the trash, as `emptyDirectory` does. The caller needs no lock, but must have checked the host
+ * (see `requireSafeHost`). Other processes may do the same at the same time, or move more trees to the trash.
+ */
+async function emptyTrash({ trash }, signal) {
+    if (pathExistsSync(trash))
+        await emptyDirectory(trash, signal);
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/snapshots.js
 
 
@@ -20278,15 +20380,13 @@ function presentPaths(root, paths) {
     const present = paths.filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
     return outermost(present.map(path => asListed(root, path)));
 }
-/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
-async function dropShipped(staged, kept) {
-    const shipped = [];
-    for (const path of kept) {
-        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
-            continue;
-        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
-        shipped.push(path);
-    }
+/**
+ * Moves from a staged tree to the trash the paths that the host keeps. Returns those that the artifact had shipped.
+ */
+function dropShipped(layout, staged, kept) {
+    const shipped = kept.filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)));
+    for (const path of shipped)
+        moveToTrash(layout, (0,external_node_path_namespaceObject.join)(staged, path));
     return shipped;
 }
 function outermost(paths) {
@@ -20346,13 +20446,13 @@ function requireMovableTree(layout, { root, keepPaths }) {
         probeRename({ root, path }, irreplaceable(layout));
 }
 /**
- * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
- * even two mounts of one file system. Throws DeploymentError `host_not_writable`.
+ * Checks that a shelf, the staging folder, the snapshots and the trash are on one mount, because no rename crosses
+ * mounts, not even two mounts of one file system. Throws DeploymentError `host_not_writable`.
  */
 function requireOneMount(layout, { shelf, directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
     const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
-    for (const folder of [layout.staging, snapshots]) {
+    for (const folder of [layout.staging, snapshots, layout.trash]) {
         if (switchable_mountOf(path) === switchable_mountOf(folder))
             continue;
         throw new DeploymentError('host_not_writable', `${path} is on a different file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
@@ -20513,7 +20613,8 @@ async function prepareHost(access, log) {
         // Checked again, because another user may meanwhile have created folders that did not exist before.
         requireSafeHost(access);
         requireOwnKinds(layout);
-        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
+        const { staging, trash, snapshots, trees, reports, outbox } = layout;
+        await makePrivateDirectories(staging, trash, snapshots, trees, reports, outbox);
         keepReserve(layout);
     }
     catch (error) {
@@ -20829,6 +20930,589 @@ function nameRun({ slug = null, id = null, version = null, rollback_of: replaced
     return version === null ? `${kind} of ${name}` : `${kind} of ${name} ${to}${version}`;
 }
 
+;// CONCATENATED MODULE: external "node:os"
+const external_node_os_namespaceObject = require("node:os");
+;// CONCATENATED MODULE: ./build/install/host/process-identity.js
+
+
+function readOwnIdentity() {
+    return {
+        pid: process.pid,
+        start_time: readStartTime(process.pid) ?? null,
+        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        machine_id: orNull(readMachineId),
+        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
+        hostname: (0,external_node_os_namespaceObject.hostname)(),
+    };
+}
+/**
+ * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
+ * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
+ * Nor is a process in another pid namespace that was started since the last boot.
+ */
+function isProvablyDead(holder, own) {
+    if (holder.hostname !== own.hostname)
+        return false;
+    if (holder.machine_id !== own.machine_id)
+        return false;
+    if (holder.boot_id !== own.boot_id)
+        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
+    if (holder.pid_namespace !== own.pid_namespace)
+        return false;
+    if (!pidExists(holder.pid))
+        return true;
+    const startTime = readStartTime(holder.pid);
+    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+}
+/** True if a process with this pid exists now, even if this user may not signal it. */
+function pidExists(pid) {
+    try {
+        process.kill(pid, 0);
+        return true;
+    }
+    catch (error) {
+        return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    }
+}
+function orNull(read) {
+    try {
+        return read();
+    }
+    catch {
+        return null;
+    }
+}
+/** Throws if the file is missing, or contains no id yet (`uninitialized`). */
+function readMachineId() {
+    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
+    if (id === undefined)
+        throw new Error('no machine id');
+    return id;
+}
+/**
+ * Reads the start time, field 22 of /proc/<pid>/stat. Counts from the end of field 2, which may contain spaces and
+ * parentheses. A zombie counts as ended.
+ */
+function readStartTime(pid) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
+        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return fields[0] === 'Z' ? 'ended' : fields[19];
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: external "node:string_decoder"
+const external_node_string_decoder_namespaceObject = require("node:string_decoder");
+;// CONCATENATED MODULE: ./build/install/trees/record.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** Also longer than any line: a path and a symlink's target have at most 4 KiB each, or six times as much if quoted. */
+const RECORD_WINDOW_BYTES = 64 * 1024;
+/** Enough for a tree of a million files. */
+const MAX_RECORD_BYTES = 256 * 1024 * 1024;
+/**
+ * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
+ * caller uses the items. The items are verified only once all of them have been read without an error.
+ *
+ * Throws TreeRecordDamage or the system's error.
+ */
+function readTreeRecord(layout, { tree_record: record }) {
+    const fd = openIfPresentSync(layout, record);
+    return fd === undefined || record === undefined ? undefined : readItems(fd, record);
+}
+/**
+ * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
+ * first and leaves the lines unparsed, so it takes a fifth of the time that `readTreeRecord` takes for all items.
+ * Throws as `readTreeRecord` does, before the first line.
+ */
+function readRecordLines(layout, identity) {
+    const whole = readWholeRecord(layout, identity);
+    return whole && linesIn(whole.text.toString('utf8'));
+}
+/**
+ * Opens a version's record to look up single items, at a tenth of the cost of reading all of them. Returns undefined if
+ * the version has no record. Throws as `readTreeRecord` does, before any lookup.
+ */
+function openTreeRecord(layout, identity) {
+    const whole = readWholeRecord(layout, identity);
+    return whole && findIn(whole);
+}
+function findIn({ text, recordedAt }) {
+    return path => {
+        const end = text.indexOf(`\t${quoteField(path)}\n`);
+        if (end === -1)
+            return undefined;
+        const start = text.lastIndexOf('\n', end) + 1;
+        return parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
+    };
+}
+function readWholeRecord(layout, { tree_record: name }) {
+    const fd = openIfPresentSync(layout, name);
+    if (fd === undefined)
+        return undefined;
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is not a regular file');
+        if (stat.size > MAX_RECORD_BYTES)
+            throw new TreeRecordDamage('it is larger than 256 MiB');
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
+        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
+            throw new TreeRecordDamage('its content does not match the digest in its name');
+        return { text, recordedAt: String(stat.mtimeNs) };
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Closes the descriptor. */
+function* readItems(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is not a regular file');
+        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        const recordedAt = String(stat.mtimeNs);
+        let before = '';
+        for (const line of linesOf(fd, found)) {
+            const item = parseLine(line, recordedAt);
+            if (before !== '' && comparePaths(before, item.path) >= 0)
+                throw new TreeRecordDamage(`its line for ${item.path} is out of order`);
+            before = item.path;
+            yield item;
+        }
+        if (found.digest('hex') !== name)
+            throw new TreeRecordDamage('its content does not match the digest in its name');
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function* linesOf(fd, digest) {
+    const [window, decoder] = [Buffer.allocUnsafe(RECORD_WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
+    let rest = '';
+    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
+        const bytes = window.subarray(0, count);
+        digest.update(bytes);
+        const text = rest + decoder.write(bytes);
+        let start = 0;
+        for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', start)) {
+            yield text.slice(start, end);
+            start = end + 1;
+        }
+        rest = text.slice(start);
+        if (rest.length > RECORD_WINDOW_BYTES)
+            throw new TreeRecordDamage('it has a line that this action does not write');
+    }
+    if (rest !== '')
+        throw new TreeRecordDamage('its last line is truncated');
+}
+/** Follows no symlink and waits for no pipe. */
+function openIfPresentSync(layout, record) {
+    if (record === undefined)
+        return undefined;
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(treeRecordPath(layout, record), external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+/**
+ * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
+ * which belong to the host.
+ */
+function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
+    const isKept = isBelow(keepPaths);
+    const links = linkItems({ files, symlinks }, stampOf);
+    let link = links.next();
+    for (const file of files) {
+        for (; !link.done && comparePaths(link.value.path, file.path) < 0; link = links.next())
+            if (!isKept(link.value.path))
+                yield link.value;
+        const { path, sha256 } = file;
+        if (!isKept(path))
+            yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
+    }
+    for (; !link.done; link = links.next())
+        if (!isKept(link.value.path))
+            yield link.value;
+}
+function* linkItems({ files, symlinks }, stampOf) {
+    if (symlinks.length === 0)
+        return;
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
+    for (const symlink of inTreeOrder(symlinks)) {
+        const { path, target, file } = symlink;
+        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
+    }
+}
+/**
+ * Returns the items of `itemsOf` with their stamps in the folder of the extracted tree. Reads the unknown stamps from
+ * that folder.
+ */
+function stagedItems({ tree, staged }, keepPaths) {
+    const kept = withListed(staged, keepPaths);
+    return itemsOf(tree, kept, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
+}
+/**
+ * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
+ * the first error after trying to remove all of them.
+ */
+function pruneTreeRecords({ trees }, used) {
+    const names = new Set(used.map(({ tree_record: record }) => `${record}.tree`));
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.tree$/.test(name) && !names.has(name));
+    const errors = [];
+    for (const name of stale) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
+        }
+        catch (error) {
+            errors.push(error);
+        }
+    }
+    if (errors.length > 0)
+        throw errors[0];
+}
+/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quoteField`. */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t((?:[0-9]+\t-?[0-9]+\t(-?[0-9]+))?)\t([^\t]+)$/;
+const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
+/** Returns the line of an item, with its line break. */
+function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
+    return `${sha256}\t${kind}\t${quoteField(content)}\t${stamp}\t${quoteField(path)}\n`;
+}
+/**
+ * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
+ * later gets no stamp, because another change may have followed in the same tick of the file system's clock. A change
+ * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
+ */
+function parseLine(line, recordedAt) {
+    const [, sha256, kind, content, stamp, changedAt, quotedPath] = LINE.exec(line) ?? [];
+    if (kind === undefined || content === undefined || quotedPath === undefined)
+        throw new TreeRecordDamage('it has a line that this action does not write');
+    const path = unquote(quotedPath);
+    if (LEAVES_TREE.test(path))
+        throw new TreeRecordDamage('it has a path that leaves the tree');
+    return {
+        path,
+        kind,
+        content: unquote(content),
+        stamp: changedAt !== undefined && isEarlierTime(changedAt, recordedAt) ? stamp : undefined,
+        sha256: sha256 === '-' ? undefined : sha256,
+    };
+}
+/** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
+function isEarlierTime(time, other) {
+    if (time.startsWith('-') || other.startsWith('-'))
+        return false;
+    return time.length < other.length || (time.length === other.length && time < other);
+}
+/** Returns the line that an item would have. */
+function asLine({ sha256 = '-', kind, content, path }) {
+    return { path, fields: `${sha256}\t${kind}\t${quoteField(content)}` };
+}
+/** Returns the unparsed lines of a record whose digest was verified, in order. */
+function* linesIn(text) {
+    for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
+        const path = text.lastIndexOf('\t', end) + 1;
+        const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1);
+        yield { path: unquote(text.slice(path, end)), fields: text.slice(start, stamp) };
+    }
+}
+/**
+ * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
+ * lines. Host files may have any name.
+ */
+function quoteField(text) {
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
+}
+function unquote(text) {
+    if (!text.startsWith('"'))
+        return text;
+    const value = parseQuoted(text);
+    if (typeof value !== 'string')
+        throw new TreeRecordDamage('it has a quoted text that this action does not write');
+    return value;
+}
+function parseQuoted(text) {
+    try {
+        return JSON.parse(text);
+    }
+    catch {
+        return undefined;
+    }
+}
+/** Returns the tree digest of these items: a symlink to a file counts with the bytes of that file. */
+function digestOfItems(items) {
+    return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
+}
+/** Returns the `TreeIdentity` in a row, without the row's other fields. */
+function identityOf({ tree_digest, tree_record }) {
+    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
+}
+/** A tree record that is not as this action wrote it; the message says what is wrong. */
+class TreeRecordDamage extends Error {
+    name = 'TreeRecordDamage';
+}
+/**
+ * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
+ * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
+ * stays valid when the tree is moved. Works in slices.
+ */
+async function writeTreeRecord(layout, items, signal) {
+    const temporary = temporaryName(`${layout.trees}/record`);
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
+        let identity;
+        try {
+            identity = await writeItems(fd, items, signal);
+            await syncFile(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
+        await syncDirectory(layout.trees);
+        return identity;
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+async function writeItems(fd, items, signal) {
+    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
+    let [lines, digested, separator] = ['', '', ''];
+    const flush = () => {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
+        record.update(lines);
+        digest.update(digested);
+        [lines, digested] = ['', ''];
+    };
+    for (const item of items) {
+        lines += lineOf(item);
+        if (item.sha256 !== undefined) {
+            digested += `${separator}${item.path}:${item.sha256}`;
+            separator = '\n';
+        }
+        if (lines.length >= RECORD_WINDOW_BYTES)
+            flush();
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    flush();
+    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+}
+
+;// CONCATENATED MODULE: ./build/install/recovery/cleanup.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** One hour: far longer than writing one file takes. */
+const LONGEST_WRITE_MS = 3_600_000;
+/**
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts. Moves the
+ * snapshots that are not retained to the trash.
+ *
+ * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved.
+ * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
+ * only another call moves or records the remaining snapshots.
+ */
+async function finishCommitted({ layout, log }, installation) {
+    await recordInstalled(layout, installation);
+    const left = await discardSnapshots(layout, log, installation.discard);
+    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
+    return isRecorded;
+}
+/**
+ * Moves what was set aside long ago to the trash. Logs a warning for anything
+ * that cannot be moved: a later run finds it again. Never throws. The caller holds the lock.
+ */
+async function pruneAside({ layout, log }, rule) {
+    await orWarn(log, async () => {
+        for (const path of findExpiredAside(layout.root, rule)) {
+            log.info(`${path} will be removed: it was set aside at least 30 days ago, and keep-snapshots is ${rule.limit}.`);
+            await orWarn(log, async () => await discardTree(layout, path));
+        }
+    });
+}
+/**
+ * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
+ * gone. Logs a warning for each failure. The caller holds the lock.
+ */
+async function retryDiscarded(layout, log) {
+    const before = discardedIn(layout);
+    await orWarn(log, async () => {
+        const left = await discardSnapshots(layout, log, before);
+        if (left.length < before.length)
+            await recordDiscarded(layout, left);
+    });
+}
+/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
+function discardedIn(layout) {
+    try {
+        return readHostRecord(layout).discard;
+    }
+    catch {
+        return [];
+    }
+}
+/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
+async function discardSnapshots(layout, log, paths) {
+    const left = [];
+    for (const path of paths)
+        if (!(await orWarn(log, async () => await discardTree(layout, path))))
+            left.push(path);
+    return left;
+}
+async function noteDiscarded(layout, left) {
+    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
+}
+/**
+ * Moves a deployment's staging folder, which the journal no longer needs, to the trash. The rename is durable on return,
+ * also if an earlier call made it: after a power cut, the old name without a journal would look like the staging folder
+ * of a run that was never recovered. Throws the system's error if the folder cannot be moved.
+ */
+async function discardStaging(layout, deploymentId) {
+    moveToTrash(layout, stagingPath(layout, deploymentId), deploymentId);
+    for (const folder of [layout.trash, layout.staging])
+        await syncDirectory(folder);
+}
+/**
+ * Empties the staging folder and removes tree records that nothing refers to. Removes only empty folders. Moves the
+ * staging folder of a deployment without a journal to `set-aside`, because that folder may contain this host's own
+ * files.
+ *
+ * The caller holds the lock, and no journal needs a staged file.
+ */
+async function cleanStaging(layout, log) {
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging))
+        await orWarn(log, () => setStagingAside(layout, log, name));
+    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
+}
+/**
+ * Removes what this and earlier runs moved to the trash. Every run calls this at its end, without the lock, so that no
+ * other run has to wait. Does nothing on a host that must not be touched. Stops when the run is cancelled, and leaves the
+ * rest to the next run. Never throws: logs a warning about anything that stays.
+ */
+async function removeTrash(host, signal = host.grace.cancelled) {
+    try {
+        requireSafeHost(host);
+        await emptyTrash(host.layout, signal);
+    }
+    catch (error) {
+        if (!signal.aborted && !(error instanceof UntouchableHostError))
+            warnOfRest(host.log, error);
+    }
+}
+/**
+ * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
+ * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
+ * because the holder of the lock has already removed those that no process could still be writing.
+ */
+async function removeStrayTemporaries(layout, log) {
+    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
+        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
+            const owner = ownerOfTemporary(name);
+            if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
+                continue;
+            const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
+            // This action creates no directory with a temporary name.
+            if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
+                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
+        }
+    }
+}
+/**
+ * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
+ * container may have had the same id as a process that exists here.
+ */
+function mayBeWriting(pid, writtenAtMs) {
+    return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
+}
+/**
+ * Moves a snapshot, or files that were set aside, to the trash with one rename, so that no tree is ever half removed. The
+ * trash gives it a random name, because a name made from the id and the version could be too long. The rename is durable
+ * on return, because afterwards no record names the tree.
+ */
+async function discardTree(layout, path) {
+    const tree = (0,external_node_path_namespaceObject.join)(layout.root, path);
+    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(tree)))
+        return;
+    const [mounted] = mountPointsIn(tree);
+    if (mounted !== undefined)
+        throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
+    moveToTrash(layout, tree);
+    for (const folder of [layout.trash, (0,external_node_path_namespaceObject.dirname)(tree)])
+        await syncDirectory(folder);
+}
+/**
+ * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
+ * killed before staging anything leaves an empty folder.
+ */
+async function setStagingAside(layout, log, name) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+    if (tryRemoveEmptySync(path))
+        return;
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(layout.root, SET_ASIDE));
+    const aside = (0,external_node_path_namespaceObject.join)(layout.root, nextAsidePath(layout.root, `${ASIDE_STAGING}${name}`.slice(0, 200)));
+    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
+    log.warning(`The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`);
+}
+function tryRemoveEmptySync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.rmdirSync)(path);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+function usedTrees(layout) {
+    const { installed, removed } = readHostRecord(layout);
+    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
+}
+async function orWarn(log, act) {
+    try {
+        await act();
+        return true;
+    }
+    catch (error) {
+        warnOfRest(log, error);
+        return false;
+    }
+}
+function warnOfRest(log, error) {
+    log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/kernel-lock.js
 
 
@@ -20964,80 +21648,6 @@ function toOpenError(path, error) {
 }
 /** The codes for a symlink, a directory, a socket, and a device without a driver. */
 const kernel_lock_NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
-
-;// CONCATENATED MODULE: external "node:os"
-const external_node_os_namespaceObject = require("node:os");
-;// CONCATENATED MODULE: ./build/install/host/process-identity.js
-
-
-function readOwnIdentity() {
-    return {
-        pid: process.pid,
-        start_time: readStartTime(process.pid) ?? null,
-        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
-        machine_id: orNull(readMachineId),
-        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
-        hostname: (0,external_node_os_namespaceObject.hostname)(),
-    };
-}
-/**
- * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
- * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
- * Nor is a process in another pid namespace that was started since the last boot.
- */
-function isProvablyDead(holder, own) {
-    if (holder.hostname !== own.hostname)
-        return false;
-    if (holder.machine_id !== own.machine_id)
-        return false;
-    if (holder.boot_id !== own.boot_id)
-        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
-    if (holder.pid_namespace !== own.pid_namespace)
-        return false;
-    if (!pidExists(holder.pid))
-        return true;
-    const startTime = readStartTime(holder.pid);
-    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
-}
-/** True if a process with this pid exists now, even if this user may not signal it. */
-function pidExists(pid) {
-    try {
-        process.kill(pid, 0);
-        return true;
-    }
-    catch (error) {
-        return error instanceof Error && 'code' in error && error.code === 'EPERM';
-    }
-}
-function orNull(read) {
-    try {
-        return read();
-    }
-    catch {
-        return null;
-    }
-}
-/** Throws if the file is missing, or contains no id yet (`uninitialized`). */
-function readMachineId() {
-    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
-    if (id === undefined)
-        throw new Error('no machine id');
-    return id;
-}
-/**
- * Reads the start time, field 22 of /proc/<pid>/stat. Counts from the end of field 2, which may contain spaces and
- * parentheses. A zombie counts as ended.
- */
-function readStartTime(pid) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
-        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-        return fields[0] === 'Z' ? 'ended' : fields[19];
-    }
-    catch {
-        return undefined;
-    }
-}
 
 ;// CONCATENATED MODULE: ./build/install/host/lock-file.js
 
@@ -22247,7 +22857,7 @@ function findWholeRecords(tail) {
             return [];
         const text = Buffer.from(line, 'latin1').toString('utf8');
         try {
-            return [parseLine(seq, text)];
+            return [line_parseLine(seq, text)];
         }
         catch {
             return [];
@@ -22273,7 +22883,7 @@ function startOfPadding(bytes) {
  */
 function parseLineUnlessTorn(bytes, line) {
     try {
-        return { record: parseLine(line.seq, line_decode(bytes.subarray(line.start, line.end))) };
+        return { record: line_parseLine(line.seq, line_decode(bytes.subarray(line.start, line.end))) };
     }
     catch (error) {
         if (line.seq > 1 && hasUnwrittenSector(bytes, line))
@@ -22291,7 +22901,7 @@ function hasUnwrittenSector(bytes, { start, end }) {
     }
     return false;
 }
-function parseLine(seq, line) {
+function line_parseLine(seq, line) {
     const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line);
     if (found === null)
         throw new JournalDamage(`its line ${seq} does not have the form of a record`);
@@ -25711,7 +26321,7 @@ function faultOfAuthorities(ca) {
     const damaged = certificates.findIndex(pem => !isCertificate(pem));
     if (damaged === -1)
         return undefined;
-    return `contains a damaged certificate (number ${damaged + 1} of ${certificates.length}, on line ${lineOf(ca, damaged)})`;
+    return `contains a damaged certificate (number ${damaged + 1} of ${certificates.length}, on line ${policy_lineOf(ca, damaged)})`;
 }
 /**
  * Returns Node's default authorities and those in `ca`. Each is a separate text, because TLS ignores the rest of a text
@@ -25730,7 +26340,7 @@ const AFTER_END = /(-----END (?:X509 |TRUSTED )?CERTIFICATE-----).*$/s;
 function startsIn(ca) {
     return [...ca.matchAll(BEGIN)].map(({ index }) => index);
 }
-function lineOf(ca, nth) {
+function policy_lineOf(ca, nth) {
     return ca.slice(0, startsIn(ca)[nth]).split('\n').length;
 }
 function isCertificate(pem) {
@@ -28616,322 +29226,6 @@ function digestBehind(link, byPath) {
     return item?.sha256;
 }
 
-;// CONCATENATED MODULE: external "node:string_decoder"
-const external_node_string_decoder_namespaceObject = require("node:string_decoder");
-;// CONCATENATED MODULE: ./build/install/trees/record.js
-
-
-
-
-
-
-
-
-
-
-
-
-/** Also longer than any line: a path and a symlink's target have at most 4 KiB each, or six times as much if quoted. */
-const RECORD_WINDOW_BYTES = 64 * 1024;
-/** Enough for a tree of a million files. */
-const MAX_RECORD_BYTES = 256 * 1024 * 1024;
-/**
- * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
- * caller uses the items. The items are verified only once all of them have been read without an error.
- *
- * Throws TreeRecordDamage or the system's error.
- */
-function readTreeRecord(layout, { tree_record: record }) {
-    const fd = openIfPresentSync(layout, record);
-    return fd === undefined || record === undefined ? undefined : readItems(fd, record);
-}
-/**
- * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
- * first and leaves the lines unparsed, so it takes a fifth of the time that `readTreeRecord` takes for all items.
- * Throws as `readTreeRecord` does, before the first line.
- */
-function readRecordLines(layout, identity) {
-    const whole = readWholeRecord(layout, identity);
-    return whole && linesIn(whole.text.toString('utf8'));
-}
-/**
- * Opens a version's record to look up single items, at a tenth of the cost of reading all of them. Returns undefined if
- * the version has no record. Throws as `readTreeRecord` does, before any lookup.
- */
-function openTreeRecord(layout, identity) {
-    const whole = readWholeRecord(layout, identity);
-    return whole && findIn(whole);
-}
-function findIn({ text, recordedAt }) {
-    return path => {
-        const end = text.indexOf(`\t${quoteField(path)}\n`);
-        if (end === -1)
-            return undefined;
-        const start = text.lastIndexOf('\n', end) + 1;
-        return record_parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
-    };
-}
-function readWholeRecord(layout, { tree_record: name }) {
-    const fd = openIfPresentSync(layout, name);
-    if (fd === undefined)
-        return undefined;
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-        if (!stat.isFile())
-            throw new TreeRecordDamage('it is not a regular file');
-        if (stat.size > MAX_RECORD_BYTES)
-            throw new TreeRecordDamage('it is larger than 256 MiB');
-        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
-        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
-            throw new TreeRecordDamage('its content does not match the digest in its name');
-        return { text, recordedAt: String(stat.mtimeNs) };
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** Closes the descriptor. */
-function* readItems(fd, name) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-        if (!stat.isFile())
-            throw new TreeRecordDamage('it is not a regular file');
-        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        const recordedAt = String(stat.mtimeNs);
-        let before = '';
-        for (const line of linesOf(fd, found)) {
-            const item = record_parseLine(line, recordedAt);
-            if (before !== '' && comparePaths(before, item.path) >= 0)
-                throw new TreeRecordDamage(`its line for ${item.path} is out of order`);
-            before = item.path;
-            yield item;
-        }
-        if (found.digest('hex') !== name)
-            throw new TreeRecordDamage('its content does not match the digest in its name');
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-function* linesOf(fd, digest) {
-    const [window, decoder] = [Buffer.allocUnsafe(RECORD_WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
-    let rest = '';
-    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
-        const bytes = window.subarray(0, count);
-        digest.update(bytes);
-        const text = rest + decoder.write(bytes);
-        let start = 0;
-        for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', start)) {
-            yield text.slice(start, end);
-            start = end + 1;
-        }
-        rest = text.slice(start);
-        if (rest.length > RECORD_WINDOW_BYTES)
-            throw new TreeRecordDamage('it has a line that this action does not write');
-    }
-    if (rest !== '')
-        throw new TreeRecordDamage('its last line is truncated');
-}
-/** Follows no symlink and waits for no pipe. */
-function openIfPresentSync(layout, record) {
-    if (record === undefined)
-        return undefined;
-    try {
-        return (0,external_node_fs_namespaceObject.openSync)(treeRecordPath(layout, record), external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    }
-}
-/**
- * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
- * which belong to the host.
- */
-function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
-    const isKept = isBelow(keepPaths);
-    const links = linkItems({ files, symlinks }, stampOf);
-    let link = links.next();
-    for (const file of files) {
-        for (; !link.done && comparePaths(link.value.path, file.path) < 0; link = links.next())
-            if (!isKept(link.value.path))
-                yield link.value;
-        const { path, sha256 } = file;
-        if (!isKept(path))
-            yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
-    }
-    for (; !link.done; link = links.next())
-        if (!isKept(link.value.path))
-            yield link.value;
-}
-function* linkItems({ files, symlinks }, stampOf) {
-    if (symlinks.length === 0)
-        return;
-    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
-    for (const symlink of inTreeOrder(symlinks)) {
-        const { path, target, file } = symlink;
-        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
-    }
-}
-/**
- * Returns the items of `itemsOf` with their stamps in the folder of the extracted tree. Reads the unknown stamps from
- * that folder.
- */
-function stagedItems({ tree, staged }, keepPaths) {
-    const kept = withListed(staged, keepPaths);
-    return itemsOf(tree, kept, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
-}
-/**
- * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
- * the first error after trying to remove all of them.
- */
-function pruneTreeRecords({ trees }, used) {
-    const names = new Set(used.map(({ tree_record: record }) => `${record}.tree`));
-    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.tree$/.test(name) && !names.has(name));
-    const errors = [];
-    for (const name of stale) {
-        try {
-            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
-        }
-        catch (error) {
-            errors.push(error);
-        }
-    }
-    if (errors.length > 0)
-        throw errors[0];
-}
-/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quoteField`. */
-const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t((?:[0-9]+\t-?[0-9]+\t(-?[0-9]+))?)\t([^\t]+)$/;
-const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
-/** Returns the line of an item, with its line break. */
-function record_lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
-    return `${sha256}\t${kind}\t${quoteField(content)}\t${stamp}\t${quoteField(path)}\n`;
-}
-/**
- * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
- * later gets no stamp, because another change may have followed in the same tick of the file system's clock. A change
- * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
- */
-function record_parseLine(line, recordedAt) {
-    const [, sha256, kind, content, stamp, changedAt, quotedPath] = LINE.exec(line) ?? [];
-    if (kind === undefined || content === undefined || quotedPath === undefined)
-        throw new TreeRecordDamage('it has a line that this action does not write');
-    const path = unquote(quotedPath);
-    if (LEAVES_TREE.test(path))
-        throw new TreeRecordDamage('it has a path that leaves the tree');
-    return {
-        path,
-        kind,
-        content: unquote(content),
-        stamp: changedAt !== undefined && isEarlierTime(changedAt, recordedAt) ? stamp : undefined,
-        sha256: sha256 === '-' ? undefined : sha256,
-    };
-}
-/** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
-function isEarlierTime(time, other) {
-    if (time.startsWith('-') || other.startsWith('-'))
-        return false;
-    return time.length < other.length || (time.length === other.length && time < other);
-}
-/** Returns the line that an item would have. */
-function asLine({ sha256 = '-', kind, content, path }) {
-    return { path, fields: `${sha256}\t${kind}\t${quoteField(content)}` };
-}
-/** Returns the unparsed lines of a record whose digest was verified, in order. */
-function* linesIn(text) {
-    for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
-        const path = text.lastIndexOf('\t', end) + 1;
-        const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1);
-        yield { path: unquote(text.slice(path, end)), fields: text.slice(start, stamp) };
-    }
-}
-/**
- * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
- * lines. Host files may have any name.
- */
-function quoteField(text) {
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
-}
-function unquote(text) {
-    if (!text.startsWith('"'))
-        return text;
-    const value = parseQuoted(text);
-    if (typeof value !== 'string')
-        throw new TreeRecordDamage('it has a quoted text that this action does not write');
-    return value;
-}
-function parseQuoted(text) {
-    try {
-        return JSON.parse(text);
-    }
-    catch {
-        return undefined;
-    }
-}
-/** Returns the tree digest of these items: a symlink to a file counts with the bytes of that file. */
-function digestOfItems(items) {
-    return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
-}
-/** Returns the `TreeIdentity` in a row, without the row's other fields. */
-function identityOf({ tree_digest, tree_record }) {
-    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
-}
-/** A tree record that is not as this action wrote it; the message says what is wrong. */
-class TreeRecordDamage extends Error {
-    name = 'TreeRecordDamage';
-}
-/**
- * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
- * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
- * stays valid when the tree is moved. Works in slices.
- */
-async function writeTreeRecord(layout, items, signal) {
-    const temporary = temporaryName(`${layout.trees}/record`);
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
-        let identity;
-        try {
-            identity = await writeItems(fd, items, signal);
-            await syncFile(fd);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
-        await syncDirectory(layout.trees);
-        return identity;
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-}
-async function writeItems(fd, items, signal) {
-    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
-    let [lines, digested, separator] = ['', '', ''];
-    const flush = () => {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
-        record.update(lines);
-        digest.update(digested);
-        [lines, digested] = ['', ''];
-    };
-    for (const item of items) {
-        lines += record_lineOf(item);
-        if (item.sha256 !== undefined) {
-            digested += `${separator}${item.path}:${item.sha256}`;
-            separator = '\n';
-        }
-        if (lines.length >= RECORD_WINDOW_BYTES)
-            flush();
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    flush();
-    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
-}
-
 ;// CONCATENATED MODULE: ./build/install/trees/drift.js
 
 
@@ -29593,194 +29887,6 @@ function isRunBy(row, part, { contract, slug }) {
     if (part !== null)
         return row.id === part;
     return slug !== null && isFrom(row, { contract, slug });
-}
-
-;// CONCATENATED MODULE: ./build/install/recovery/cleanup.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
-const DISCARDED = 'discarded-';
-/** One hour: far longer than writing one file takes. */
-const LONGEST_WRITE_MS = 3_600_000;
-/**
- * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts. Moves the
- * snapshots that are not retained to the staging folder, where `cleanStaging` deletes them.
- *
- * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved.
- * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
- * only another call moves or records the remaining snapshots.
- */
-async function finishCommitted({ layout, log }, installation) {
-    await recordInstalled(layout, installation);
-    const left = await discardSnapshots(layout, log, installation.discard);
-    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
-    return isRecorded;
-}
-/**
- * Moves what was set aside long ago to the staging folder, where `cleanStaging` deletes it. Logs a warning for anything
- * that cannot be moved: a later run finds it again. Never throws. The caller holds the lock.
- */
-async function pruneAside({ layout, log }, rule) {
-    await orWarn(log, async () => {
-        for (const path of findExpiredAside(layout.root, rule)) {
-            log.info(`${path} will be removed: it was set aside at least 30 days ago, and keep-snapshots is ${rule.limit}.`);
-            await orWarn(log, async () => await discardTree(layout, path));
-        }
-    });
-}
-/**
- * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
- * gone. Logs a warning for each failure. The caller holds the lock.
- */
-async function retryDiscarded(layout, log) {
-    const before = discardedIn(layout);
-    await orWarn(log, async () => {
-        const left = await discardSnapshots(layout, log, before);
-        if (left.length < before.length)
-            await recordDiscarded(layout, left);
-    });
-}
-/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
-function discardedIn(layout) {
-    try {
-        return readHostRecord(layout).discard;
-    }
-    catch {
-        return [];
-    }
-}
-/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
-async function discardSnapshots(layout, log, paths) {
-    const left = [];
-    for (const path of paths)
-        if (!(await orWarn(log, async () => await discardTree(layout, path))))
-            left.push(path);
-    return left;
-}
-async function noteDiscarded(layout, left) {
-    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
-}
-/**
- * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. The
- * rename is durable on return, also if an earlier call made it: after a power cut, the old name without a journal would
- * look like the staging folder of a run that was never recovered. Throws the system's error.
- */
-async function discardStaging(layout, deploymentId) {
-    renameIfPresentSync(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
-    await syncDirectory(layout.staging);
-}
-/**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
- * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
- * this host's own files.
- *
- * The caller holds the lock, and no journal needs a staged file.
- */
-async function cleanStaging(layout, log) {
-    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
-        const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
-    }
-    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
-}
-/**
- * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
- * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
- * because the holder of the lock has already removed those that no process could still be writing.
- */
-async function removeStrayTemporaries(layout, log) {
-    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
-        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
-            const owner = ownerOfTemporary(name);
-            if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
-                continue;
-            const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
-            // This action creates no directory with a temporary name.
-            if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
-                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
-        }
-    }
-}
-/**
- * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
- * container may have had the same id as a process that exists here.
- */
-function mayBeWriting(pid, writtenAtMs) {
-    return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
-}
-/**
- * Moves a snapshot, or files that were set aside, to the staging folder with one rename, so that no tree is ever half
- * removed. Later runs empty the staging folder if this run cannot. The rename is durable on return, because afterwards
- * no record names the tree.
- */
-async function discardTree(layout, path) {
-    const tree = (0,external_node_path_namespaceObject.join)(layout.root, path);
-    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(tree)))
-        return;
-    const [mounted] = mountPointsIn(tree);
-    if (mounted !== undefined)
-        throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-    // The name is random, because a name made from the id and the version could be too long.
-    renameIfPresentSync(tree, (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
-    for (const folder of [layout.staging, (0,external_node_path_namespaceObject.dirname)(tree)])
-        await syncDirectory(folder);
-}
-function renameIfPresentSync(from, to) {
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(from, to);
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-/**
- * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
- * killed before staging anything leaves an empty folder.
- */
-async function setStagingAside(layout, log, name) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-    if (tryRemoveEmptySync(path))
-        return;
-    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(layout.root, SET_ASIDE));
-    const aside = (0,external_node_path_namespaceObject.join)(layout.root, nextAsidePath(layout.root, `${ASIDE_STAGING}${name}`.slice(0, 200)));
-    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
-    log.warning(`The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`);
-}
-function tryRemoveEmptySync(path) {
-    try {
-        (0,external_node_fs_namespaceObject.rmdirSync)(path);
-        return true;
-    }
-    catch {
-        return false;
-    }
-}
-function usedTrees(layout) {
-    const { installed, removed } = readHostRecord(layout);
-    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
-}
-async function orWarn(log, act) {
-    try {
-        await act();
-        return true;
-    }
-    catch (error) {
-        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
-        return false;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/yaml/schema.js
@@ -31233,8 +31339,8 @@ async function endCommitted(host, { records }, commit) {
     return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
 }
 /**
- * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
- * staged files aside instead.
+ * Removes the journal of a deployment and moves the staged files to the trash. If the staged files may contain a lost
+ * kept path, sets the staged files aside instead.
  */
 async function endJournal({ layout, log }, id, { hasLost = false }) {
     if (!hasLost)
@@ -31242,10 +31348,17 @@ async function endJournal({ layout, log }, id, { hasLost = false }) {
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
 }
-/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
-async function emptyStaging({ layout, log }, deploymentId) {
+/** The time for which other runs wait, at most, while space is freed for the report. */
+const MAKE_ROOM_MS = 2000;
+/**
+ * Removes the files that a deployment staged, or as many of them as 2 s are enough for. Its journal, which no longer
+ * needs these files, stays.
+ */
+async function emptyStaging(host, deploymentId) {
+    const { layout, log, grace } = host;
     await discardStaging(layout, deploymentId);
     await cleanStaging(layout, log);
+    await removeTrash(host, AbortSignal.any([grace.cancelled, AbortSignal.timeout(MAKE_ROOM_MS)]));
 }
 
 ;// CONCATENATED MODULE: ./build/install/recovery/recover-host.js
@@ -31793,6 +31906,8 @@ function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }) {
         return;
     log.warning(`The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
 }
+const NONE = 'no plugin.yaml file at its root';
+const NO_FILE = 'a plugin.yaml that is not a file';
 /**
  * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
  * if it is not a regular file, and `invalid_manifest` if it is too large. Throws the system's error as DeploymentError.
@@ -31802,16 +31917,27 @@ function readPluginYaml(staged) {
     try {
         const found = (0,external_node_fs_namespaceObject.statSync)(path);
         if (!found.isFile())
-            throw plugin_sig_notAPlugin('a plugin.yaml that is not a file');
+            throw plugin_sig_notAPlugin(NO_FILE);
         if (found.size > PLUGIN_YAML_LIMITS.bytes)
             throw tooLarge(found.size);
         return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT')
-            throw plugin_sig_notAPlugin('no plugin.yaml file at its root');
+            throw plugin_sig_notAPlugin(NONE);
         throw toHostError(error, `reading ${path}`);
     }
+}
+/** Reads the same file as `readPluginYaml` from a plugin that is still packed, and throws the same ArtifactErrors. */
+function readPackedPluginYaml({ plan, read }) {
+    const isNamed = ({ path }) => path === 'plugin.yaml';
+    const link = plan.symlinks.find(isNamed);
+    const file = plan.files.find(({ path }) => path === (link === undefined ? 'plugin.yaml' : link.file));
+    if (file === undefined)
+        throw plugin_sig_notAPlugin(link !== undefined || plan.directories.includes('plugin.yaml') ? NO_FILE : NONE);
+    if (file.size > PLUGIN_YAML_LIMITS.bytes)
+        throw tooLarge(file.size);
+    return parsePluginYaml(read(file).toString('utf8'));
 }
 function tooLarge(bytes) {
     return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
@@ -32904,15 +33030,15 @@ async function prepareKeptPaths({ deployment }, part, keeper) {
         requireMovableTree(layout, tree);
     const kept = findKeptPaths(tree, part.staged);
     if (part.recorded === undefined)
-        await drop(deployment, part.staged, kept);
+        drop(deployment, part.staged, kept);
     else
         requireAbsent(part, kept);
     for (const path of kept)
         await makeParents(part.staged, path);
     return kept;
 }
-async function drop({ tools }, staged, kept) {
-    for (const path of await dropShipped(staged, kept)) {
+function drop({ layout, tools }, staged, kept) {
+    for (const path of dropShipped(layout, staged, kept)) {
         tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
     }
 }
@@ -33779,7 +33905,7 @@ async function findChanges(deployment, prepare) {
         return result;
     }
     finally {
-        await removeTree(folder);
+        await removeTree(folder, tools.signal);
     }
 }
 async function makeFolder(parent) {
@@ -34120,10 +34246,11 @@ async function session_orWarn(log, act) {
 
 
 
+
 /**
  * Runs a deployment under a contract, or rehearses it. Takes the lock before anything is fetched, and has it until the
- * end. Recovers what a dead run left, runs the contract's flow, commits or rolls back, and reports. However the
- * deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`.
+ * end. Recovers what a dead run left, runs the contract's flow, commits or rolls back, and reports. Removes old files
+ * only before and after it has the lock. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`.
  * Never throws for a failure of the run: the result contains the error.
  */
 async function runContract(contract, request, tools) {
@@ -34138,6 +34265,8 @@ async function runContract(contract, request, tools) {
             tools.log.warning(accepted);
         const checked = await flow.check();
         await prepareHost(host, tools.log);
+        // A killed run may have left files that take the space that this run needs.
+        await removeTrash(host);
         await lock.take();
         return await runLocked(await openSession(deployment), checked, { deployment, flow });
     }
@@ -34146,6 +34275,7 @@ async function runContract(contract, request, tools) {
     }
     finally {
         lock.release();
+        await removeTrash(host);
     }
 }
 /** Starts a deployment that has not entered a state yet. */
@@ -34182,6 +34312,7 @@ async function refuse(subject, request, { error, tools }) {
     const closed = known instanceof UntouchableHostError
         ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
         : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown);
+    await removeTrash(host);
     return { ...closed, error };
 }
 /** Returns the host that a request names; undefined without a project root. */
@@ -35416,8 +35547,8 @@ function verifyNameBytes(bytes, { maxEntries }) {
     throw policy_tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
 }
 /**
- * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar together exceed 1 MiB plus 1 KiB
- * for each entry that `max-entries` allows.
+ * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar, each with its header block,
+ * together exceed 1 MiB plus 1 KiB for each entry that `max-entries` allows.
  */
 function verifyExtensionBytes(bytes, { maxEntries }) {
     const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES;
@@ -36486,21 +36617,22 @@ function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
 
 
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing and the
- * free space before it writes the first byte. Verifies that each file has its declared size and CRC. Files become 0644
- * or 0755 and directories 0755, whatever the umask; symlinks are created last. Works in slices, between which signals
- * are handled.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full`, `host_not_writable` or `step_failed`, and the signal's reason once the signal is aborted.
+ * Lists a ZIP for an extraction that leaves out a single top-level directory (contract 4.3, rule 5). Works in slices,
+ * between which signals are handled. Throws as `planZip` does, and the signal's reason once the signal is aborted.
  */
-async function extractZip(artifact, { target, limits, signal }) {
+async function listZip(artifact, { target, limits, signal }) {
     signal?.throwIfAborted();
     const slice = new TimeSlice(signal);
     const writer = new TreeWriter(target, slice);
     const rules = { ...limits, platform: process.platform, shape: 'flattened' };
     const extraction = { window: new ReadWindow(artifact), rules, slice, writer };
     const planned = await planZip(extraction);
-    return await writer.writeTree(planned.plan, async () => await writeFiles(extraction, planned));
+    const { plan, entries } = planned;
+    return {
+        plan,
+        read: ({ entry }) => readSmallEntry(extraction.window, entries[entry]),
+        write: async () => await writer.writeTree(plan, async () => await writeFiles(extraction, planned)),
+    };
 }
 /** Returns the files in the order of the plan. */
 async function writeFiles({ window, slice, writer }, { plan, entries }) {
@@ -36546,8 +36678,6 @@ async function planZip(zip) {
     return { plan: await slice.run(listing.plan()), entries };
 }
 function zip_extract_readTarget(window, entry) {
-    if (!isSmall(entry))
-        throw invalidEntry(entry.name, 'is a symlink with more packed bytes than a target can have');
     return decodeTarget(readSmallEntry(window, entry), entry.name);
 }
 /**
@@ -36563,9 +36693,12 @@ function isSmall({ size, packedSize }) {
 }
 /**
  * Returns all bytes of a small entry. They may be a view of the window, so use them before the next view. Vouches that
- * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
+ * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`,
+ * also for an entry that is not small.
  */
 function readSmallEntry(window, entry) {
+    if (!isSmall(entry))
+        throw invalidEntry(entry.name, `has more bytes or packed bytes than such a file needs`);
     const packed = window.look(entry.dataOffset, entry.packedSize, WINDOW_BYTES);
     const bytes = entry.method === 'stored' ? packed : inflateSmall(packed, entry);
     verifyOutcome(entry, bytes.length, (0,external_node_zlib_namespaceObject.crc32)(bytes));
@@ -37038,9 +37171,9 @@ async function extractArtifact(deployment, accepted, folder) {
     const installed = await findSameVersion(deployment, accepted);
     if (installed !== undefined)
         return installed;
-    const { staged, tree, pluginYaml } = await unpackArtifact(deployment, accepted.verified, folder);
+    const { pluginYaml, unpack } = await listArtifact(deployment, accepted.verified, folder);
     const version = await checkVersion(deployment, accepted, pluginYaml);
-    return { ...accepted, content: { staged, tree }, pluginYaml, version };
+    return { ...accepted, content: await unpack(), pluginYaml, version };
 }
 /**
  * Returns the installed files, in place of the artifact's, if they are intact and came from the same bytes and version.
@@ -37136,14 +37269,25 @@ function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
         verifyPinnedDigest(verified, request.artifactSha256);
     return verified;
 }
-/** Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. */
-async function unpackArtifact({ request, tools }, verified, folder) {
+/** Lists a verified artifact, to be extracted into `folder`, and reads a plugin's `plugin.yaml`. */
+async function listArtifact({ request, tools }, verified, folder) {
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
     makeOpenDirectorySync(staged);
-    const tree = await extractZip(verified, { target: staged, limits: request.extraction, signal: tools.signal });
-    const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
-    tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`);
-    return { staged, tree, pluginYaml: request.kind === 'plugin' ? readPluginYaml(staged) : undefined };
+    const zip = await listZip(verified, { target: staged, limits: request.extraction, signal: tools.signal });
+    return {
+        pluginYaml: request.kind === 'plugin' ? readPackedPluginYaml(zip) : undefined,
+        async unpack() {
+            const tree = await zip.write();
+            const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
+            tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`);
+            return { staged, tree };
+        },
+    };
+}
+/** Reads a plugin's `plugin.yaml`, and then extracts the verified artifact into `folder`. */
+async function unpackArtifact(checking, verified, folder) {
+    const { pluginYaml, unpack } = await listArtifact(checking, verified, folder);
+    return { pluginYaml, ...(await unpack()) };
 }
 /** Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds. */
 function choosePlace(deployment, { id }) {
@@ -40203,6 +40347,7 @@ function provisioned(report) {
 
 
 
+
 /** The state in which a step that has the host saves the id of its deployment for its post step. */
 const RUN_STATE = 'deployment-id';
 /** The name of the state that is `true` once the main step has ended by itself. */
@@ -40453,6 +40598,7 @@ async function runPostStep(readInputs, flows, subject) {
         step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }));
         if (handover !== '')
             step.finishCheck(await checkRestored(host, handover));
+        await removeTrash(host);
     }
     catch (error) {
         const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`;
@@ -40491,8 +40637,9 @@ const MAX_WINDOW_LOG = 27;
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
 /** The used part of a window takes memory: this limit is four times the memory that levels up to 19 need. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
-/** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
-const MAX_FRAMES = 10_000;
+/** Far more than any packer produces. Each frame takes a decoder of its own, which costs almost a millisecond. */
+const FREE_FRAMES = 100;
+const BYTES_PER_FRAME = 64 * 1024;
 const MAX_BLOCKS = 1_000_000;
 const MAGIC = 0xfd2fb528;
 const SKIPPABLE_MAGIC = 0x184d2a50;
@@ -40510,15 +40657,16 @@ const CONTENT_SIZE_OFFSET = 256;
  * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
  * at the end of a frame without reporting what follows. Omits skippable frames, which contain no data. Throws
  * ArchiveError `invalid_archive` for anything but complete frames, for a stream without data, and for a frame that
- * needs a dictionary. Throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
- * 1,000,000 blocks.
+ * needs a dictionary. Throws `archive_too_large` for a window of more than 128 MiB, for more frames than 100 and one for
+ * each 64 KiB, and for more than 1,000,000 blocks.
  */
 function parseZstdFrames(bytes) {
     const stream = new FrameStream(bytes);
     const frames = [];
+    const most = FREE_FRAMES + Math.floor(bytes.length / BYTES_PER_FRAME);
     for (let count = 1; !stream.isAtEnd(); count++) {
-        if (count > MAX_FRAMES)
-            throw zstd_frames_tooLarge(`consists of more than ${MAX_FRAMES} zstd frames`, IN_ONE_PIECE);
+        if (count > most)
+            throw zstd_frames_tooLarge(`consists of more than ${most} zstd frames`, IN_ONE_PIECE);
         const frame = stream.next();
         if (frame !== null)
             frames.push(frame);
@@ -42838,13 +42986,15 @@ function latin1Of(block, { at, length }) {
 /** The limit for all PAX headers and long names before one member. */
 const MAX_EXTENSION_BYTES = 64 * 1024;
 const END_BLOCKS = 2;
+/** 1 MiB: packers fill up their last record, which is at most that large. */
+const MAX_END_BLOCKS = 2048;
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const NO_DATA = Buffer.alloc(0);
 const HEADER_BLOCK = { bytes: TAR_BLOCK_BYTES, header: null };
 /**
  * Reads a tar that arrives in pieces. Is stricter than other tools, so that no two tools can see different members.
  * Every header must have a correct checksum, and every member must be complete. The tar must end in two blocks of
- * zeros; only more such blocks may follow.
+ * zeros; only more such blocks may follow, up to 1 MiB.
  */
 class TarReader {
     #limits;
@@ -42854,7 +43004,7 @@ class TarReader {
     #begun = [];
     #begunBytes = 0;
     #announced = {};
-    /** The number of bytes in the extension headers since the last member, and in all extension headers. */
+    /** The number of bytes in the extension headers since the last member, and in all extensions with their headers. */
     #announcedBytes = 0;
     #extensionBytes = 0;
     #member = null;
@@ -42943,6 +43093,8 @@ class TarReader {
         if (Object.keys(this.#announced).length > 0)
             throw invalidArchive('its tar ends after an extension header, without the member that the header announces');
         this.#endBlocks += 1;
+        if (this.#endBlocks > MAX_END_BLOCKS)
+            throw invalidArchive('its tar is followed by more than 1 MiB of zeros');
     }
     #open(header) {
         if (this.#endBlocks > 0)
@@ -42954,7 +43106,8 @@ class TarReader {
     }
     #extensionData(header) {
         this.#announcedBytes += header.size;
-        this.#extensionBytes += header.size;
+        // Without the headers, the smallest extensions could make a tar of gigabytes.
+        this.#extensionBytes += TAR_BLOCK_BYTES + header.size;
         if (header.size === 0)
             throw invalidArchive('its tar has an empty extension header');
         if (this.#announcedBytes > MAX_EXTENSION_BYTES)
@@ -43112,7 +43265,7 @@ function parseRecords(body) {
     const records = new Map();
     for (let at = 0; at < body.length;) {
         const keyAt = endOfDigits(body, at) + 1;
-        const end = at + parseDecimal(body.toString('latin1', at, keyAt - 1));
+        const end = at + parseLength(body, at, keyAt - 1);
         const equals = indexOfEquals(body, keyAt, end);
         if (body[keyAt - 1] !== SPACE || equals === keyAt || body[end - 1] !== LINE_FEED)
             throw tar_malformed('record');
@@ -43130,6 +43283,15 @@ function endOfDigits(body, start) {
     while (at < start + MAX_LENGTH_DIGITS && isDigit(body[at]))
         at++;
     return at;
+}
+/** Does the same as `parseDecimal`, without a text for each of many records. */
+function parseLength(body, start, end) {
+    if (start === end || (body[start] === ZERO && end > start + 1))
+        throw tar_malformed('number');
+    let length = 0;
+    for (let at = start; at < end; at++)
+        length = length * 10 + (body[at] - ZERO);
+    return length;
 }
 function isDigit(byte) {
     return byte !== undefined && byte >= ZERO && byte <= NINE;
@@ -43175,76 +43337,98 @@ function tar_malformed(field) {
 
 
 
+
 /**
- * Extracts an opened artifact's tar. Keeps the paths of the tar, but drops a leading `./`. Writes each file as soon as
- * the file's own path has been checked, while the rest of the listing is still being read. The caller must not use
- * anything in `target` before this function returns: only then has the whole listing passed. Never writes through a
- * symlink: it writes only into `target` and directories that it created, creates files exclusively, and creates
- * symlinks last. Files become 0644 or 0755 and directories 0755, whatever the umask. With `only`, performs the same
- * checks, but writes only those files and their directories. Works in slices, between which signals are handled.
+ * An archive may have one file or directory written for each KiB of its own size, not counting the first MiB, before
+ * its whole listing has passed. So a refused archive costs no more than its size is worth. Reading a small archive
+ * twice takes milliseconds; reading a large one twice would take a third of its deployment's time.
+ */
+const BYTES_PER_EARLY_ENTRY = 1024;
+const BYTES_WITHOUT_EARLY_ENTRY = 1024 * 1024;
+/**
+ * Reads an opened artifact's tar, and computes the digest of each file. Keeps the paths of the tar, but drops a leading
+ * `./`. Writes the files in `first`, and of a large archive as many others as the archive's size allows, as soon as the
+ * path of each has been checked. The caller must not use anything in `target` before this function returns: only then
+ * has the whole listing passed. Never writes through a symlink: it writes only into `target` and directories that it
+ * created, creates files exclusively, and creates symlinks last. Files become 0644 or 0755 and directories 0755,
+ * whatever the umask. Works in slices, between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`. Throws
  * DeploymentError `disk_full`, `host_not_writable` or `step_failed` only if the archive itself is sound. Throws the
  * signal's reason once the signal is aborted.
  */
-async function extractTar(opened, request) {
-    const { limits, signal } = request;
+async function listTar(opened, request) {
+    const { target, limits, signal, first } = request;
     signal?.throwIfAborted();
+    const slice = new TimeSlice(signal);
     const rules = { ...limits, platform: process.platform, shape: 'as packed' };
-    const unpack = () => unpackZstd(opened, limits);
-    const extraction = { ...request, opened, rules, unpack, slice: new TimeSlice(signal) };
-    await requireRoom(extraction);
-    return await writeTar(extraction);
+    const source = { rules, slice, unpack: () => unpackZstd(opened, limits) };
+    const writer = new TreeWriter(target, slice);
+    const files = new PassingFiles(writer);
+    const most = earlyEntries(opened, request);
+    const plan = await readTar(source, file => {
+        if (first?.has(file.path))
+            requireSpace(target, { sizes: [file.size], inodes: OWN_INODES });
+        return first?.has(file.path) || files.entries < most ? files.write(file) : files.digest(file);
+    });
+    return {
+        tree: treeOf(plan, files),
+        async write() {
+            if (most === 0)
+                requireSpace(target, spaceFor(plan));
+            const isLeft = plan.files.some(({ path }) => !files.isWritten(path));
+            if (isLeft)
+                await readAgain(source, file => (files.isWritten(file.path) ? undefined : files.write(file)));
+            await slice.forEach(plan.directories, path => files.makeDirectory(path));
+            await slice.forEach(plan.symlinks, symlink => writer.makeSymlink(symlink));
+            return treeOf(plan, files);
+        },
+    };
 }
 /**
- * Throws DeploymentError `disk_full` unless there is room for all that will be written. It is enough if there is room
- * for the largest tree that the limits and the declared size allow. If there is less room, makes an extra pass over the
- * tar to find out what its entries need.
+ * Returns how many files and directories may be written before the whole listing has passed: none unless there is room
+ * for the largest tree that the limits and the declared size allow.
  */
-async function requireRoom(extraction) {
-    const { target, limits, opened } = extraction;
+function earlyEntries(opened, { target, limits, onlyFirst }) {
     const bytes = Math.min(declaredBytes(opened) ?? Number.POSITIVE_INFINITY, limits.maxExtractedBytes);
-    if (hasSpaceForAny(target, { bytes, entries: limits.maxEntries }))
-        return;
-    requireSpace(target, spaceFor(reduced(await listTar(extraction), extraction)));
+    if (onlyFirst || !hasSpaceForAny(target, { bytes, entries: limits.maxEntries }))
+        return 0;
+    const counted = Math.max(0, opened.zstd.length - BYTES_WITHOUT_EARLY_ENTRY);
+    return Math.floor(counted / BYTES_PER_EARLY_ENTRY);
 }
-async function listTar(source) {
-    return await readTar(source, () => undefined);
+function treeOf(plan, { found }) {
+    const files = plan.files.map(({ path }) => found.get(path));
+    return { ...plan, files };
 }
-function reduced(plan, { only }) {
-    if (only === undefined)
-        return plan;
-    const files = plan.files.filter(({ path }) => only.has(path));
-    const paths = files.map(({ path }) => path);
-    const directories = plan.directories.filter(folder => paths.some(path => path.startsWith(`${folder}/`)));
-    return { ...plan, files, directories, symlinks: [] };
-}
-async function writeTar(extraction) {
-    const { target, slice, only } = extraction;
-    const tree = new TreeWriter(target, slice);
-    const passing = new PassingFileWriter(tree);
-    const isLeftOut = (path) => only?.has(path) === false;
-    const plan = await readTar(extraction, file => (isLeftOut(file.path) ? undefined : passing.write(file)));
-    const { directories, symlinks, flattened } = reduced(plan, extraction);
-    await slice.forEach(directories, path => passing.makeDirectory(path));
-    await slice.forEach(symlinks, symlink => tree.makeSymlink(symlink));
-    const files = plan.files.flatMap(({ path }) => passing.written.get(path) ?? []);
-    return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened };
-}
-/** Writes files in any order. Creates each directory once, before the first file in it. */
-class PassingFileWriter {
-    /** The files written so far, by path. */
-    written = new Map();
+/** The files of a tar that is being read. Creates each directory once, before the first file in it. */
+class PassingFiles {
+    /** By path. A file that has been written has a stamp. */
+    found = new Map();
     #tree;
+    #written = new Set();
     #directories = new Set();
     constructor(tree) {
         this.#tree = tree;
+    }
+    /** The number of files and directories that have been written. */
+    get entries() {
+        return this.#written.size + this.#directories.size;
+    }
+    isWritten(path) {
+        return this.#written.has(path);
     }
     /** Writes a file. Returns undefined if the file has been written, otherwise a promise that resolves when it has. */
     write(file) {
         this.#makeDirectoryOf(file.path);
         if (file.bytes === undefined)
             return this.#writePieces(file);
-        this.written.set(file.path, this.#tree.writeFile(file, file.bytes));
+        this.#note(this.#tree.writeFile(file, file.bytes));
+        return undefined;
+    }
+    /** Computes the digest of a file, and returns as `write` does. */
+    digest(file) {
+        if (file.bytes === undefined)
+            return this.#digestPieces(file);
+        this.#noteDigest(file, (0,external_node_crypto_namespaceObject.hash)('sha256', file.bytes, 'hex'));
         return undefined;
     }
     makeDirectory(path) {
@@ -43260,7 +43444,20 @@ class PassingFileWriter {
             this.makeDirectory(path.slice(0, end));
     }
     async #writePieces(file) {
-        this.written.set(file.path, await this.#tree.writeFileFrom(file, file.pieces()));
+        this.#note(await this.#tree.writeFileFrom(file, file.pieces()));
+    }
+    async #digestPieces(file) {
+        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        for await (const piece of file.pieces())
+            digest.update(piece);
+        this.#noteDigest(file, digest.digest('hex'));
+    }
+    #note(file) {
+        this.found.set(file.path, file);
+        this.#written.add(file.path);
+    }
+    #noteDigest({ path, size, mode }, sha256) {
+        this.found.set(path, { path, size, mode, sha256 });
     }
 }
 /**
@@ -43270,8 +43467,22 @@ class PassingFileWriter {
  * `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or
  * `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the error from `onFile`.
  */
-async function readTar({ rules, slice, unpack }, onFile) {
-    const listing = new ArchiveListing(rules);
+async function readTar(source, onFile) {
+    const listing = new ArchiveListing(source.rules);
+    const failure = await readFiles(source, entry => listing.add(entry), onFile);
+    const plan = await source.slice.run(listing.plan());
+    if (failure !== null)
+        throw failure.error;
+    return plan;
+}
+/** Passes each file to `onFile`, as `readTar` does. The listing must have passed, so it is not checked again. */
+async function readAgain(source, onFile) {
+    const failure = await readFiles(source, ({ name }) => name, onFile);
+    if (failure !== null)
+        throw failure.error;
+}
+/** Returns the error from `onFile`, if there was one. */
+async function readFiles({ rules, slice, unpack }, pathOf, onFile) {
     const parts = new TarParts(slice.pace(unpack()), rules);
     let failure = null;
     try {
@@ -43280,7 +43491,7 @@ async function readTar({ rules, slice, unpack }, onFile) {
                 await slice.giveBack();
             if (!part.isFirst || isRoot(part.entry))
                 continue;
-            const path = listing.add(part.entry);
+            const path = pathOf(part.entry);
             if (part.entry.type !== 'file' || failure !== null)
                 continue;
             try {
@@ -43300,10 +43511,7 @@ async function readTar({ rules, slice, unpack }, onFile) {
     // If `onFile` failed because the file's data could not be read, the parts have ended early.
     if (failure !== null && !parts.isComplete)
         throw failure.error;
-    const plan = await slice.run(listing.plan());
-    if (failure !== null)
-        throw failure.error;
-    return plan;
+    return failure;
 }
 function passing(path, first, parts) {
     const { entry, data, isLast } = first;
@@ -43484,33 +43692,33 @@ async function openSealed({ tools }, verified, dek) {
     }
 }
 /**
- * Extracts a project. If all parts that its plan installs are installed from this artifact and intact, extracts only
- * the manifest and the plan. Consumes the artifact: its memory is freed before the tree is compared and recorded.
+ * Reads a whole project, and extracts its manifest and its plan. Of a large project, also extracts other files while it
+ * reads (see `listTar`), unless a part is installed from this artifact and intact.
  */
-async function extractSealed(deployment, opened, folder) {
-    const extracted = await extractNeeded(deployment, opened, folder);
-    // After an error, the memory is not freed here, because a decoder may still read it.
-    freeArtifact(opened.artifact);
-    return extracted;
-}
-async function extractNeeded(deployment, opened, folder) {
-    const installed = await findInstalledParts(deployment, opened.sha256);
-    if (installed !== undefined) {
-        const content = (0,external_node_path_namespaceObject.join)(folder, 'manifest-and-plan');
-        const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN });
-        if (isAllInstalled(deployment.layout, content, installed)) {
-            deployment.tools.log.did('only manifest and plan: the parts came from these bytes, and no file is missing or changed');
-            return { content, tree, installed, intact: installed };
-        }
-    }
+async function listSealed(deployment, { artifact, sha256 }, folder) {
+    const { request, tools } = deployment;
+    const intact = await findInstalledParts(deployment, sha256);
     const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
-    const tree = await extractInto(deployment, opened, { target: content });
-    deployment.tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}`);
-    return { content, tree, intact: installed };
+    makeOpenDirectorySync(content);
+    const tar = await listTar(artifact, {
+        target: content,
+        limits: request.extraction,
+        signal: tools.signal,
+        first: MANIFEST_AND_PLAN,
+        onlyFirst: intact !== undefined,
+    });
+    const { tree } = tar;
+    const installed = intact !== undefined && isAllInstalled(deployment.layout, content, intact) ? intact : undefined;
+    tools.log.did(installed === undefined
+        ? `${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}`
+        : 'only manifest and plan: the parts came from these bytes, and no file is missing or changed');
+    return { content, tree, intact, installed, extract: async () => await finish(artifact, tar, installed === undefined) };
 }
-async function extractInto({ request, tools }, { artifact }, wanted) {
-    makeOpenDirectorySync(wanted.target);
-    return await extractTar(artifact, { ...wanted, limits: request.extraction, signal: tools.signal });
+async function finish(artifact, { tree, write }, isNeeded) {
+    const extracted = isNeeded ? await write() : tree;
+    // After an error, the memory is not freed here, because a decoder may still read it.
+    freeArtifact(artifact);
+    return extracted;
 }
 /** The versions of this project that the host has or retains. */
 function knownVersions({ layout, request }) {
@@ -43558,17 +43766,18 @@ async function chooseVersion(deployment) {
 const MAX_LISTED_PARTS = 20;
 /**
  * Reads the manifest. Checks its project id, its version and the ids of its parts against the request, and the
- * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
- * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
+ * listed files against its content digest. Only then extracts the files. Throws ArtifactError `invalid_manifest`,
+ * `version_mismatch`, `content_mismatch`, `unpinned_source` or `unexpected_part`, ArchiveError `unsafe_archive`, and
+ * DeploymentError as `ListedTar.write` does.
  */
-async function verifyProject({ layout, request, tools, record }, version, extracted) {
-    const manifest = readManifest(layout, extracted.content);
+async function verifyProject({ layout, request, tools, record }, version, { extract, ...listed }) {
+    const manifest = readManifest(layout, listed.content);
     verifyManifest(manifest, { projectId: request.projectId, version });
     refuseUnexpected(manifest, request.projectIds);
-    if (extracted.installed === undefined)
-        verifyFiles(manifest, extracted.tree, tools.log);
+    if (listed.installed === undefined)
+        verifyFiles(manifest, listed.tree, tools.log);
     await record.update({ version: manifest.version, version_source: 'manifest' });
-    return { ...extracted, manifest };
+    return { ...listed, tree: await extract(), manifest };
 }
 /**
  * Not needed for a version that is installed from the same bytes, because that version has already passed this check.
@@ -43885,9 +44094,9 @@ class ProjectFlow {
         const opened = await openSealed(deployment, verified, dek);
         tools.log.did('intact');
         await deployment.enter('extracting');
-        const extracted = await extractSealed(deployment, opened, folder);
+        const listed = await listSealed(deployment, opened, folder);
         await deployment.enter('verifying_manifest');
-        const project = await verifyProject(deployment, offer.version, extracted);
+        const project = await verifyProject(deployment, offer.version, listed);
         tools.log.did(`${request.projectId} ${project.manifest.version}, ${countInWords(project.manifest.parts.length, 'part')}`);
         await deployment.enter('validating_project');
         const order = await orderProject(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig);
@@ -44831,6 +45040,7 @@ async function project_refuseInputs(inputs, tools) {
 
 
 
+
 const EXIT = { inconsistent: 1, usage: 2, locked: 75 };
 /** The time that a supervisor may need to come up at boot. */
 const SUPERVISOR_TIMEOUT_MS = 60_000;
@@ -44857,6 +45067,7 @@ async function recover() {
     // The units that wait for this program may start, unless the host could not be recovered.
     if (process.exitCode !== EXIT.inconsistent)
         await notifyReady();
+    await removeTrash(hostHere(command, log));
 }
 function readCommand() {
     try {
@@ -44872,10 +45083,10 @@ function readCommand() {
     }
     return undefined;
 }
-async function recoverRoot({ lockTimeoutMs, ...address }, log) {
-    const host = hostHere(address, log);
+async function recoverRoot(command, log) {
+    const host = hostHere(command, log);
     const wasPending = isAnyPending(host);
-    const recovered = await recoverHost(host, lockTimeoutMs);
+    const recovered = await recoverHost(host, command.lockTimeoutMs);
     // If nothing was recovered, the files are as they were, so the services may start even if the record is damaged.
     if (recovered === undefined)
         await notifyReady();
@@ -46599,13 +46810,15 @@ async function inPrivateFolder(tools, act) {
         await removeFolder(tools, folder);
     }
 }
-/** Removes the private folder. If this fails, the post step tries again. */
-async function removeFolder({ runner, log, onFolder }, folder) {
+/** Removes the private folder. After a cancel, and if this fails, the post step removes the rest. */
+async function removeFolder({ runner, log, signal, onFolder }, folder) {
     try {
-        await removePrivateFolder(runner.temporaryFolder, folder);
+        await removePrivateFolder(runner.temporaryFolder, folder, signal);
         onFolder(undefined);
     }
     catch (error) {
+        if (signal.aborted)
+            return;
         log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step will try again.`);
     }
 }
@@ -46821,7 +47034,7 @@ function readVerifyInputs(workspace) {
         requireHub(read);
     // A gate reaches no host, but refuses what every host would refuse.
     read.optional('plugins-directory', writtenPluginsDirectorySchema);
-    const files = readFiles(read, mode);
+    const files = verify_readFiles(read, mode);
     const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files });
     return {
         mode,
@@ -46892,7 +47105,7 @@ function verify_remedyFor(missing, given, hasFiles) {
         : '';
     return hasFiles ? `${secrets}; to check only install-plan and host-config, leave out ${listNames(given)}` : secrets;
 }
-function readFiles(read, mode) {
+function verify_readFiles(read, mode) {
     const needsSlug = mode !== 'hub' && read.isGiven('install-plan');
     return {
         kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),

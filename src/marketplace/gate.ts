@@ -227,12 +227,13 @@ async function inPrivateFolder(tools: GateTools, act: (folder: string) => Promis
   }
 }
 
-/** Removes the private folder. If this fails, the post step tries again. */
+/** Removes the private folder. After a cancel, and if this fails, the post step removes the rest. */
 async function removeFolder({ runner, log, signal, onFolder }: GateTools, folder: string): Promise<void> {
   try {
     await removePrivateFolder(runner.temporaryFolder, folder, signal)
     onFolder(undefined)
   } catch (error) {
+    if (signal.aborted) return
     log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step will try again.`)
   }
 }

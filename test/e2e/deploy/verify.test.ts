@@ -309,7 +309,9 @@ describe('a verify step that is stopped', () => {
     await assertFails(stage, { code: 'cancelled' }, { 'hub-url': hub.url }, cancel)
   })
 
-  it('leaves no files when it is cancelled while it extracts', { skip: ONLY_IN_CI }, async t => {
+  it('leaves no files after its post step when it is cancelled while it extracts', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(large) })
     const cancel = onceInLog('::group::extracting', pid => process.kill(pid, 'SIGINT'))
     const { outputs } = await assertFails(stage, { code: 'cancelled' }, { 'hub-url': hub.url }, cancel)
