@@ -122,7 +122,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     for (const { events } of [update, withoutSync]) {
       const ended = indexOf(events, event => event.kind === 'remove' && event.path.endsWith('/journal.jsonl'))
       const before = events.slice(0, ended).flatMap(event => (event.kind === 'rename' ? [event] : []))
-      const left = before.filter(({ to }) => to.includes('/discarded-'))
+      const left = before.filter(({ to }) => to.includes('/trash/'))
       assert.equal(left.length, 2)
       for (const rename of left) {
         const later = events.slice(events.indexOf(rename), ended)
