@@ -17509,6 +17509,11 @@ function rankAt(path, at) {
 
 
 
+/** What archivers of macOS add: the directory of extended attributes, and the settings of a folder's window. */
+const STRAYS = new Map([
+    ['__MACOSX', 'directory'],
+    ['.DS_Store', 'file'],
+]);
 const NO_CHILDREN = new Map();
 /**
  * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
@@ -17530,6 +17535,26 @@ class PlannedTree {
     /** The number of files, directories and symlinks, listed and implied, without the top. */
     get count() {
         return this.#count;
+    }
+    /**
+     * Removes what archivers of macOS add at the top, next to the files that people packed. Returns their names. Removes
+     * nothing if nothing else is there.
+     */
+    removeStrays() {
+        const { children } = this.top;
+        const strays = [...children.values()].filter(({ name, type }) => STRAYS.get(name) === type);
+        if (strays.length === children.size)
+            return [];
+        for (const stray of strays) {
+            for (const node of [stray, ...this.inOrder(stray)]) {
+                this.#count -= 1;
+                if (node.type === 'directory')
+                    this.#directories -= 1;
+            }
+            ;
+            children.delete(this.#keyOf(stray.name));
+        }
+        return strays.map(({ name }) => name);
     }
     /** True if there are only directories. */
     get hasNoFiles() {
@@ -31934,10 +31959,19 @@ function readPackedPluginYaml({ plan, read }) {
     const link = plan.symlinks.find(isNamed);
     const file = plan.files.find(({ path }) => path === (link === undefined ? 'plugin.yaml' : link.file));
     if (file === undefined)
-        throw plugin_sig_notAPlugin(link !== undefined || plan.directories.includes('plugin.yaml') ? NO_FILE : NONE);
+        throw plugin_sig_notAPlugin(link !== undefined || plan.directories.includes('plugin.yaml') ? NO_FILE : `${NONE}${nestedIn(plan)}`);
     if (file.size > PLUGIN_YAML_LIMITS.bytes)
         throw tooLarge(file.size);
     return parsePluginYaml(read(file).toString('utf8'));
+}
+/** Names a plugin.yaml one level down, and what is next to its directory and so keeps it there. */
+function nestedIn({ files, directories }) {
+    const nested = files.find(({ path }) => /^[^/]+\/plugin\.yaml$/.test(path))?.path;
+    if (nested === undefined)
+        return '';
+    const tops = new Set([...files.map(({ path }) => path), ...directories].map(path => path.split('/')[0] ?? ''));
+    tops.delete(nested.split('/')[0] ?? '');
+    return ` (but it has ${cleanForeignText(nested, 100)}, and next to that directory: ${listNames([...tops])}; only a single top-level directory is left out)`;
 }
 function tooLarge(bytes) {
     return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
@@ -35424,6 +35458,12 @@ class ArchiveListing {
         verifyEntryCount(this.#tree.count - 1, this.#rules);
         return path;
     }
+    /** Counts an entry for the archive's own top, such as `./`, which an extraction does not create. */
+    addTop() {
+        this.#sizes.push(0);
+        this.#modes.push(0o644);
+        verifyEntryCount(this.#sizes.length, this.#rules);
+    }
     /** Sets a symlink's target that was not known when its entry was added. `entry` is the number of that entry. */
     setTarget(entry, target) {
         this.#targets.set(entry, target);
@@ -35437,6 +35477,7 @@ class ArchiveListing {
      */
     *plan() {
         const tree = this.#tree;
+        const strays = this.#rules.shape === 'flattened' ? tree.removeStrays() : [];
         verifyNotEmpty(tree);
         const top = this.#rules.shape === 'flattened' ? singleDirectory(tree) : null;
         const root = top ?? tree.top;
@@ -35456,19 +35497,20 @@ class ArchiveListing {
             }
             yield;
         }
-        const symlinks = yield* this.#planSymlinks(root, pathOf);
-        return { files, symlinks, bytes, directories, flattened: top?.name ?? null };
+        const symlinks = yield* this.#planSymlinks(root, pathOf, isBelow(strays));
+        const leftOut = strays.length === 0 ? {} : { strays };
+        return { files, symlinks, bytes, directories, flattened: top?.name ?? null, ...leftOut };
     }
     #planFile(node, path) {
         const entry = node.entry;
         const mode = this.#modes[entry];
         return { path, mode, size: this.#sizes[entry], entry };
     }
-    *#planSymlinks(root, pathOf) {
+    *#planSymlinks(root, pathOf, isLeftOut) {
         const targetOf = (symlink) => this.#targets.get(symlink.entry) ?? '';
         const resolver = new SymlinkResolver({ tree: this.#tree, root, platform: this.#rules.platform, targetOf });
         const symlinks = [];
-        for (const node of this.#symlinks) {
+        for (const node of this.#symlinks.filter(({ path }) => !isLeftOut(path))) {
             const { end, reach } = resolver.resolve(node);
             const file = end?.type === 'file' ? pathOf(end) : null;
             symlinks.push({ path: pathOf(node), target: targetOf(node), file, reach: pathOf(reach) });
@@ -35579,7 +35621,7 @@ function decodeEntryName(bytes, encoding) {
         return bytes.toString('latin1');
     const shown = bytes.toString('utf8');
     if (encoding === 'ascii')
-        throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8');
+        throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8 (bsdtar, 7z and Python mark such names, zip does not)');
     const name = decodeUtf8(bytes);
     if (name === undefined)
         throw unsafeEntry(shown, 'has a name that is not valid UTF-8');
@@ -35975,11 +36017,11 @@ class TreeWriter {
      */
     async writeTree(plan, writeFiles) {
         requireSpace(this.#root, spaceFor(plan));
-        const { files, directories, symlinks, bytes, flattened } = plan;
+        const { files, directories, symlinks } = plan;
         await this.#slice.forEach(directories, path => this.makeDirectory(path));
         const written = await writeFiles(files);
         await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
-        return { files: written, symlinks, directories, bytes, flattened };
+        return { ...plan, files: written };
     }
     /** Creates a directory with mode 0755. */
     makeDirectory(path) {
@@ -36105,7 +36147,7 @@ async function readZipDirectory({ window, rules, slice }, listing) {
             throw invalidArchive(`its directory contains more headers than the ${location.count} that its end record promises`);
         const header = readHeader(window, at, end);
         const entry = parseEntry(header);
-        listing.add(entry);
+        addTo(listing, entry);
         if (entry.type === 'symlink')
             symlinks.push(entries.length);
         const { name, size, packedSize, method, crc, headerOffset } = entry;
@@ -36118,6 +36160,14 @@ async function readZipDirectory({ window, rules, slice }, listing) {
         throw invalidArchive(`its directory contains ${countInWords(entries.length, 'header')}, but its end record promises ${location.count}`);
     }
     return { ...location, entries, symlinks };
+}
+/** Drops a leading `./`, which some archivers write, as the tar reader does. */
+function addTo(listing, entry) {
+    const isTop = entry.type === 'directory' && entry.name === './' && entry.size === 0;
+    if (isTop)
+        listing.addTop();
+    else
+        listing.add(entry.name.startsWith('./') ? { ...entry, name: entry.name.slice(2) } : entry);
 }
 /** True if a header says that its name is UTF-8. */
 function isUtf8Name(flags) {
@@ -37280,9 +37330,25 @@ async function listArtifact({ request, tools }, verified, folder) {
             const tree = await zip.write();
             const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
             tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`);
+            noticeTops(tools.log, request.kind, tree);
             return { staged, tree };
         },
     };
+}
+/**
+ * Says which top-level entries were left out, and that a service's only directory was kept because of a single entry
+ * next to it.
+ */
+function noticeTops(log, kind, { files, directories, strays = [] }) {
+    if (strays.length > 0)
+        log.notice(`The artifact's top-level ${listAll(strays)} ${strays.length === 1 ? 'was' : 'were'} left out: macOS adds ${strays.length === 1 ? 'it' : 'them'} to archives.`);
+    if (kind !== 'service')
+        return;
+    const tops = [...new Set([...directories, ...files.map(({ path }) => path)].map(path => path.split('/')[0] ?? ''))];
+    const [folder, ...others] = tops.filter(top => directories.includes(top));
+    const [beside] = tops.filter(top => top !== folder);
+    if (tops.length === 2 && folder !== undefined && others.length === 0 && beside !== undefined)
+        log.notice(`The artifact has ${listNames([folder, beside])} at its top, so ${cleanForeignText(folder, 64)} is installed as a directory of the service: only a single top-level directory is left out.`);
 }
 /** Reads a plugin's `plugin.yaml`, and then extracts the verified artifact into `folder`. */
 async function unpackArtifact(checking, verified, folder) {

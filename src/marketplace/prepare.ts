@@ -4,7 +4,7 @@ import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import { ArtifactError, ConfigError } from '../core/errors.ts'
 import { type Kind, versionSchema } from '../core/identifiers.ts'
 import type { Log } from '../core/log.ts'
-import { bytesInWords, cleanForeignText, countInWords, shortDigest } from '../core/text.ts'
+import { bytesInWords, cleanForeignText, countInWords, listAll, listNames, shortDigest } from '../core/text.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
 import { isSameVersion, refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/versions.ts'
 import { listZip } from '../install/archive/zip-extract.ts'
@@ -303,9 +303,29 @@ async function listArtifact(
       const tree = await zip.write()
       const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
       tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`)
+      noticeTops(tools.log, request.kind, tree)
       return { staged, tree }
     },
   }
+}
+
+/**
+ * Says which top-level entries were left out, and that a service's only directory was kept because of a single entry
+ * next to it.
+ */
+function noticeTops(log: Log, kind: Kind, { files, directories, strays = [] }: ExtractedTree): void {
+  if (strays.length > 0)
+    log.notice(
+      `The artifact's top-level ${listAll(strays)} ${strays.length === 1 ? 'was' : 'were'} left out: macOS adds ${strays.length === 1 ? 'it' : 'them'} to archives.`,
+    )
+  if (kind !== 'service') return
+  const tops = [...new Set([...directories, ...files.map(({ path }) => path)].map(path => path.split('/')[0] ?? ''))]
+  const [folder, ...others] = tops.filter(top => directories.includes(top))
+  const [beside] = tops.filter(top => top !== folder)
+  if (tops.length === 2 && folder !== undefined && others.length === 0 && beside !== undefined)
+    log.notice(
+      `The artifact has ${listNames([folder, beside])} at its top, so ${cleanForeignText(folder, 64)} is installed as a directory of the service: only a single top-level directory is left out.`,
+    )
 }
 
 /** Reads a plugin's `plugin.yaml`, and then extracts the verified artifact into `folder`. */

@@ -24,6 +24,12 @@ interface Listed {
   readonly entry: number | undefined
 }
 
+/** What archivers of macOS add: the directory of extended attributes, and the settings of a folder's window. */
+const STRAYS: ReadonlyMap<string, ExtractableType> = new Map([
+  ['__MACOSX', 'directory'],
+  ['.DS_Store', 'file'],
+])
+
 const NO_CHILDREN: ReadonlyMap<string, TreeNode> = new Map()
 
 /**
@@ -48,6 +54,24 @@ export class PlannedTree {
   /** The number of files, directories and symlinks, listed and implied, without the top. */
   get count(): number {
     return this.#count
+  }
+
+  /**
+   * Removes what archivers of macOS add at the top, next to the files that people packed. Returns their names. Removes
+   * nothing if nothing else is there.
+   */
+  removeStrays(): readonly string[] {
+    const { children } = this.top
+    const strays = [...children.values()].filter(({ name, type }) => STRAYS.get(name) === type)
+    if (strays.length === children.size) return []
+    for (const stray of strays) {
+      for (const node of [stray, ...this.inOrder(stray)]) {
+        this.#count -= 1
+        if (node.type === 'directory') this.#directories -= 1
+      }
+      ;(children as Map<string, TreeNode>).delete(this.#keyOf(stray.name))
+    }
+    return strays.map(({ name }) => name)
   }
 
   /** True if there are only directories. */

@@ -1,6 +1,6 @@
 import { isAscii } from 'node:buffer'
 import { ArchiveError } from '../errors.ts'
-import { MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../identifiers.ts'
+import { isBelow, MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../identifiers.ts'
 import {
   type ArchiveEntry,
   type ExtractableType,
@@ -49,6 +49,8 @@ export interface ExtractionPlan {
   readonly bytes: number
   /** The name of the single top-level directory that is left out, or null. */
   readonly flattened: string | null
+  /** The names of top-level entries that are not extracted, if any; see `PlannedTree.removeStrays`. */
+  readonly strays?: readonly string[]
 }
 
 /** The rules that an extraction must respect. */
@@ -106,6 +108,13 @@ export class ArchiveListing {
     return path
   }
 
+  /** Counts an entry for the archive's own top, such as `./`, which an extraction does not create. */
+  addTop(): void {
+    this.#sizes.push(0)
+    this.#modes.push(0o644)
+    verifyEntryCount(this.#sizes.length, this.#rules)
+  }
+
   /** Sets a symlink's target that was not known when its entry was added. `entry` is the number of that entry. */
   setTarget(entry: number, target: string): void {
     this.#targets.set(entry, target)
@@ -120,6 +129,7 @@ export class ArchiveListing {
    */
   *plan(): Generator<void, ExtractionPlan> {
     const tree = this.#tree
+    const strays = this.#rules.shape === 'flattened' ? tree.removeStrays() : []
     verifyNotEmpty(tree)
     const top = this.#rules.shape === 'flattened' ? singleDirectory(tree) : null
     const root = top ?? tree.top
@@ -137,8 +147,9 @@ export class ArchiveListing {
       }
       yield
     }
-    const symlinks = yield* this.#planSymlinks(root, pathOf)
-    return { files, symlinks, bytes, directories, flattened: top?.name ?? null }
+    const symlinks = yield* this.#planSymlinks(root, pathOf, isBelow(strays))
+    const leftOut = strays.length === 0 ? {} : { strays }
+    return { files, symlinks, bytes, directories, flattened: top?.name ?? null, ...leftOut }
   }
 
   #planFile(node: TreeNode, path: string): PlannedFile {
@@ -147,11 +158,15 @@ export class ArchiveListing {
     return { path, mode, size: this.#sizes[entry] as number, entry }
   }
 
-  *#planSymlinks(root: TreeNode, pathOf: (node: TreeNode) => string): Generator<void, PlannedSymlink[]> {
+  *#planSymlinks(
+    root: TreeNode,
+    pathOf: (node: TreeNode) => string,
+    isLeftOut: (path: string) => boolean,
+  ): Generator<void, PlannedSymlink[]> {
     const targetOf = (symlink: TreeNode): string => this.#targets.get(symlink.entry as number) ?? ''
     const resolver = new SymlinkResolver({ tree: this.#tree, root, platform: this.#rules.platform, targetOf })
     const symlinks: PlannedSymlink[] = []
-    for (const node of this.#symlinks) {
+    for (const node of this.#symlinks.filter(({ path }) => !isLeftOut(path))) {
       const { end, reach } = resolver.resolve(node)
       const file = end?.type === 'file' ? pathOf(end) : null
       symlinks.push({ path: pathOf(node), target: targetOf(node), file, reach: pathOf(reach) })
@@ -288,7 +303,11 @@ const DRIVE_LETTER = /^[A-Za-z]:/
 export function decodeEntryName(bytes: Buffer, encoding: 'utf-8' | 'ascii'): string {
   if (isAscii(bytes)) return bytes.toString('latin1')
   const shown = bytes.toString('utf8')
-  if (encoding === 'ascii') throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8')
+  if (encoding === 'ascii')
+    throw unsafeEntry(
+      shown,
+      'has a non-ASCII name that is not marked as UTF-8 (bsdtar, 7z and Python mark such names, zip does not)',
+    )
   const name = decodeUtf8(bytes)
   if (name === undefined) throw unsafeEntry(shown, 'has a name that is not valid UTF-8')
   return name

@@ -50,11 +50,11 @@ export class TreeWriter {
     writeFiles: (files: readonly PlannedFile[]) => Promise<ExtractedFile[]>,
   ): Promise<ExtractedTree> {
     requireSpace(this.#root, spaceFor(plan))
-    const { files, directories, symlinks, bytes, flattened } = plan
+    const { files, directories, symlinks } = plan
     await this.#slice.forEach(directories, path => this.makeDirectory(path))
     const written = await writeFiles(files)
     await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink))
-    return { files: written, symlinks, directories, bytes, flattened }
+    return { ...plan, files: written }
   }
 
   /** Creates a directory with mode 0755. */

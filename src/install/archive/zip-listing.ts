@@ -71,7 +71,7 @@ export async function readZipDirectory(
       )
     const header = readHeader(window, at, end)
     const entry = parseEntry(header)
-    listing.add(entry)
+    addTo(listing, entry)
     if (entry.type === 'symlink') symlinks.push(entries.length)
     const { name, size, packedSize, method, crc, headerOffset } = entry
     entries.push({ name, size, packedSize, method, crc, headerOffset, dataOffset: 0 })
@@ -84,6 +84,13 @@ export async function readZipDirectory(
     )
   }
   return { ...location, entries, symlinks }
+}
+
+/** Drops a leading `./`, which some archivers write, as the tar reader does. */
+function addTo(listing: ArchiveListing, entry: ListedEntry): void {
+  const isTop = entry.type === 'directory' && entry.name === './' && entry.size === 0
+  if (isTop) listing.addTop()
+  else listing.add(entry.name.startsWith('./') ? { ...entry, name: entry.name.slice(2) } : entry)
 }
 
 /** True if a header says that its name is UTF-8. */

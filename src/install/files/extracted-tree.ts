@@ -10,6 +10,8 @@ export interface ExtractedTree {
   readonly bytes: number
   /** The name of the single top-level directory that was left out, or null. */
   readonly flattened: string | null
+  /** The names of top-level entries that were left out, because macOS adds them. */
+  readonly strays?: readonly string[]
 }
 
 /** The files and symlinks of a part's tree. */

@@ -5,7 +5,7 @@ import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml
 import { ArtifactError, errnoOf } from '../../core/errors.ts'
 import { isBelow, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
-import { cleanForeignText } from '../../core/text.ts'
+import { cleanForeignText, listNames } from '../../core/text.ts'
 import { comparePaths, inTreeOrder } from '../../core/trust/tree-digest.ts'
 import type { ListedZip } from '../archive/zip-extract.ts'
 import { writeNewFile } from '../files/durable.ts'
@@ -222,9 +222,20 @@ export function readPackedPluginYaml({ plan, read }: ListedZip): PluginYaml {
   const link = plan.symlinks.find(isNamed)
   const file = plan.files.find(({ path }) => path === (link === undefined ? 'plugin.yaml' : link.file))
   if (file === undefined)
-    throw notAPlugin(link !== undefined || plan.directories.includes('plugin.yaml') ? NO_FILE : NONE)
+    throw notAPlugin(
+      link !== undefined || plan.directories.includes('plugin.yaml') ? NO_FILE : `${NONE}${nestedIn(plan)}`,
+    )
   if (file.size > PLUGIN_YAML_LIMITS.bytes) throw tooLarge(file.size)
   return parsePluginYaml(read(file).toString('utf8'))
+}
+
+/** Names a plugin.yaml one level down, and what is next to its directory and so keeps it there. */
+function nestedIn({ files, directories }: ListedZip['plan']): string {
+  const nested = files.find(({ path }) => /^[^/]+\/plugin\.yaml$/.test(path))?.path
+  if (nested === undefined) return ''
+  const tops = new Set([...files.map(({ path }) => path), ...directories].map(path => path.split('/')[0] ?? ''))
+  tops.delete(nested.split('/')[0] ?? '')
+  return ` (but it has ${cleanForeignText(nested, 100)}, and next to that directory: ${listNames([...tops])}; only a single top-level directory is left out)`
 }
 
 function tooLarge(bytes: number): ArtifactError {

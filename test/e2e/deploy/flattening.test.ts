@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { publishGitCommit } from '../../../hub/marketplace/publish.ts'
-import { buildZip, directory, file } from '../../archives/zip-builder.ts'
+import { buildZip, directory, file, symlink } from '../../archives/zip-builder.ts'
 import { listTree } from '../../folders.ts'
 import { readLocalReport } from '../harness/evidence.ts'
 import { openStage, pluginFiles, SIGNING_SECRET, type Stage, writeFiles } from '../harness/stage.ts'
@@ -65,7 +65,49 @@ describe('an archive', () => {
 
   it('with two top-level directories is not flattened, and is therefore not a plugin', async () => {
     await stage.publishBytes('1.0.0', buildZip([{ ...manifest, name: 'top/plugin.yaml' }, file('other/file', 'x')]))
-    assert.equal((await stage.deploy()).outputs['error-code'], 'not_a_plugin')
+    const { outputs, log } = await stage.deploy()
+    assert.equal(outputs['error-code'], 'not_a_plugin')
+    assert.match(log, /it has top\/plugin\.yaml, and next to that directory: other; only a single top-level directory/)
+  })
+
+  it('may have a leading ./ in every name, as some archivers write it', async () => {
+    const names = [directory('./'), directory('./top/'), { ...manifest, name: './top/plugin.yaml' }]
+    await stage.publishBytes('1.0.0', buildZip([...names, file('./top/src/main.py', 'x')]))
+    assert.deepEqual(Object.keys(await installedFrom()).sort(), ['plugin.yaml', 'src', 'src/main.py'])
+  })
+
+  const STRAYS = [directory('__MACOSX/'), file('__MACOSX/top/._main.py', 'x'), file('.DS_Store', 'x')]
+  for (const top of ['top/', ''])
+    it(`loses what macOS adds next to ${top || 'files'}`, async () => {
+      const items = [
+        { ...manifest, name: `${top}plugin.yaml` },
+        file(`${top}src/main.py`, 'x'),
+        file(`${top}src/.DS_Store`, 'x'),
+      ]
+      await stage.publishBytes('1.0.0', buildZip([...STRAYS, symlink('__MACOSX/l', 'top'), ...items]))
+      const { log } = await stage.deploy()
+      const installed = Object.keys(listTree(join(stage.root, 'plugins/greeter')))
+      assert.deepEqual(installed.sort(), ['plugin.yaml', 'src', 'src/.DS_Store', 'src/main.py'])
+      assert.match(log, /::notice::The artifact's top-level __MACOSX and \.DS_Store were left out: macOS adds them/)
+    })
+
+  it('with nothing but what macOS adds is installed as it is', async () => {
+    const service = { kind: 'service' } as const
+    await stage.publishBytes('1.0.0', buildZip([file('.DS_Store', 'x')]), service)
+    const { exitCode, log } = await stage.deploy({ kind: 'service', 'install-plan': '' })
+    assert.equal(exitCode, 0, log)
+    assert.deepEqual(Object.keys(listTree(join(stage.root, 'extensions/greeter'))), ['.DS_Store'])
+  })
+
+  it('of a service with one entry next to its only directory is named in a notice', async () => {
+    const items = [file('greeter-1.0/svc.py', 'x'), file('LICENSE', 'x')]
+    await stage.publishBytes('1.0.0', buildZip(items), { kind: 'service' })
+    const { exitCode, log } = await stage.deploy({ kind: 'service', 'install-plan': '' })
+    assert.equal(exitCode, 0, log)
+    assert.match(
+      log,
+      /::notice::The artifact has greeter-1\.0, LICENSE at its top, so greeter-1\.0 is installed as a directory/,
+    )
   })
 
   it('never makes a file set-uid or writable by others', async () => {
