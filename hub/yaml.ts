@@ -1,14 +1,17 @@
 import {
-  type Alias,
   type Document,
+  type DocumentOptions,
   isAlias,
   isCollection,
+  isNode,
   isScalar,
   Lexer,
   LineCounter,
+  type ParseOptions,
   Parser,
   parseDocument,
   type Scalar,
+  type SchemaOptions,
   visit,
   type YAMLError,
 } from 'yaml'
@@ -17,6 +20,8 @@ import { HubError } from './errors.ts'
 /** The most bytes that clients accept in each file (docs/contracts.md, "Limits, timeouts, retries"). */
 export const MAX_PLUGIN_YAML_BYTES = 32 * 1024
 export const MAX_PLAN_BYTES = 64 * 1024
+const MAX_PLAN_LEXEMES = 32 * 1024
+export const MAX_ALIASES = 100
 const MAX_LEVELS = 32
 /** Numbers with more digits are not the same for all readers. */
 const MAX_DIGITS = 15
@@ -35,16 +40,27 @@ const NOT_TEXT = [
   /^\d{4}-\d\d?-\d\d?(?:t|\s+)\d\d?:\d\d:\d\d/i,
 ]
 
+/** Characters that YAML parsers do not accept, or that only some parsers read as the end of a line. */
+export const STRANGE =
+  /\r(?!\n)|[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
+
 /** Throws HubError 400 for a file that clients would refuse for its size. */
 export function requireYamlSize(path: string, bytes: number, most: number): void {
   if (bytes <= most) return
   throw new HubError(400, `${path} has ${bytes} bytes: shorten it to ${most} bytes, the most that clients accept.`)
 }
 
-/** Throws HubError 400 for a text that is nested more deeply than clients accept: parsing could exhaust the stack. */
-export function requireShallowYaml(text: string, path: string): void {
+/**
+ * Throws HubError 400 for a text that is nested more deeply than clients accept, because parsing could exhaust the stack,
+ * or that has more lexemes than `maxLexemes`.
+ */
+export function requireShallowYaml(text: string, path: string, maxLexemes = Number.POSITIVE_INFINITY): void {
   const parser = new Parser()
-  for (const lexeme of new Lexer().lex(text)) {
+  let lexemes = 0
+  for (const lexeme of new Lexer().lex(text.replace(/^\uFEFF/, ''))) {
+    lexemes++
+    if (lexemes > maxLexemes)
+      throw new HubError(400, `${path} has more than ${maxLexemes} words and signs: shorten it.`)
     for (const _ of parser.next(lexeme));
     if (parser.stack.length > MAX_LEVELS && parser.stack.filter(token => 'items' in token).length > MAX_LEVELS)
       throw new HubError(400, `${path} has more than ${MAX_LEVELS} levels of nesting: reduce the nesting.`)
@@ -52,22 +68,76 @@ export function requireShallowYaml(text: string, path: string): void {
 }
 
 /**
- * Parses a YAML file; with the schema `failsafe`, all scalars are text. Throws HubError 400 if the file is nested too
- * deeply, is not exactly one YAML document, or uses aliases. The last two errors contain the position.
+ * Parses a YAML file whose scalars are all text. Throws HubError 400 if the file is nested too deeply, is not exactly one
+ * YAML document, or uses aliases. The last two errors contain the position.
  */
-export function parseYaml(text: string, path: string, schema: 'core' | 'failsafe' = 'core'): unknown {
-  return parseYamlDocument(text, path, schema).toJS({ maxAliasCount: 0 })
+export function parseYamlDocument(text: string, path: string): Document.Parsed {
+  requireShallowYaml(text, path)
+  return parseOne(text, path, { schema: 'failsafe' }, findAlias)
 }
 
-/** Parses as `parseYaml` does, but returns the document. */
-export function parseYamlDocument(text: string, path: string, schema: 'core' | 'failsafe'): Document.Parsed {
-  requireShallowYaml(text, path)
+/**
+ * Parses the YAML 1.2 file that clients read as a plan. Throws HubError 400 for what clients refuse: characters and tags
+ * outside YAML's core schema, directives, keys that are repeated or not text, too many words or levels, and aliases that
+ * have no anchor or that make the file too long when they are written out. A date without quotes is a Date.
+ */
+export function parsePlainYaml(text: string, path: string): { document: Document.Parsed; value: unknown } {
+  const { index } = STRANGE.exec(text.replace(/^\uFEFF/, '')) ?? {}
+  if (index !== undefined)
+    throw new HubError(
+      400,
+      `${path} has a character in line ${text.slice(0, index).split('\n').length} that YAML parsers refuse or interpret differently.`,
+    )
+  requireShallowYaml(text, path, MAX_PLAN_LEXEMES)
+  const options = {
+    version: '1.2',
+    schema: 'core',
+    merge: false,
+    resolveKnownTags: false,
+    stringKeys: true,
+    customTags: ['timestamp'],
+  } satisfies SchemaOptions & DocumentOptions & ParseOptions
+  const document = parseOne(text, path, options, findNotPlain)
+  if (document.directives.yaml.explicit) throw new HubError(400, `${path} has a directive (%): remove it.`)
+  const value = plainValueOf(document, path)
+  if (countValues(value, MAX_PLAN_LEXEMES) > MAX_PLAN_LEXEMES)
+    throw new HubError(400, `${path} has more than ${MAX_PLAN_LEXEMES} values once its aliases (*) are written out.`)
+  return { document, value }
+}
+
+function parseOne(
+  text: string,
+  path: string,
+  options: ParseOptions & DocumentOptions & SchemaOptions,
+  find: (document: Document.Parsed) => Problem | undefined,
+): Document.Parsed {
   const lineCounter = new LineCounter()
-  const document = parseDocument(text, { schema, prettyErrors: false, logLevel: 'error', lineCounter })
-  const problem = firstProblem(document)
+  const document = parseDocument(text, { ...options, prettyErrors: false, logLevel: 'error', lineCounter })
+  const [error] = [...document.errors, ...document.warnings]
+  const problem = error === undefined ? find(document) : { sentence: describeError(error), offset: error.pos[0] }
   if (problem === undefined) return document
   const { line, col } = lineCounter.linePos(problem.offset)
   throw new HubError(400, `${path}, line ${line}, column ${col}: ${problem.sentence}.`)
+}
+
+function plainValueOf(document: Document.Parsed, path: string): unknown {
+  try {
+    return document.toJS({ maxAliasCount: -1 })
+  } catch {
+    throw new HubError(400, `${path} has an alias (*) without its anchor: write the value out.`)
+  }
+}
+
+/** Counts keys and values, in each place where an alias repeats them. Stops soon after `most`. */
+function countValues(value: unknown, most: number): number {
+  const open = [value]
+  let count = 0
+  for (; open.length > 0 && count <= most; count++) {
+    const next = open.pop()
+    if (Array.isArray(next)) open.push(...next)
+    else if (typeof next === 'object' && next !== null) open.push(...Object.entries(next).flat())
+  }
+  return count
 }
 
 /**
@@ -122,14 +192,6 @@ interface Problem {
   readonly offset: number
 }
 
-function firstProblem(document: Document.Parsed): Problem | undefined {
-  const [error] = document.errors
-  if (error !== undefined) return { sentence: describeError(error), offset: error.pos[0] }
-  const alias = findAlias(document)
-  if (alias === undefined) return undefined
-  return { sentence: 'aliases (*) are not allowed: write the value out', offset: alias.range?.[0] ?? 0 }
-}
-
 /** The parser's own sentence, without its code excerpt and its advice for programmers. */
 function describeError({ code, message }: YAMLError): string {
   if (code === 'MULTIPLE_DOCS') return 'a second YAML document starts here, but only one is allowed'
@@ -137,11 +199,30 @@ function describeError({ code, message }: YAMLError): string {
   return `invalid YAML: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`
 }
 
-function findAlias(document: Document.Parsed): Alias | undefined {
-  let found: Alias | undefined
+function findAlias(document: Document.Parsed): Problem | undefined {
+  let found: Problem | undefined
   visit(document, {
-    Alias: (_, alias) => {
-      found ??= alias
+    Alias: (_, { range }) => {
+      found = { sentence: 'aliases (*) are not allowed: write the value out', offset: range?.[0] ?? 0 }
+      return visit.BREAK
+    },
+  })
+  return found
+}
+
+function findNotPlain(document: Document.Parsed): Problem | undefined {
+  let found: Problem | undefined
+  let aliases = 0
+  visit(document, {
+    Alias: (_, { range }) => {
+      aliases++
+      if (aliases <= MAX_ALIASES) return undefined
+      found = { sentence: `more than ${MAX_ALIASES} aliases (*)`, offset: range?.[0] ?? 0 }
+      return visit.BREAK
+    },
+    Pair: (_, { key }) => {
+      if (isScalar(key) && key.value !== '__proto__') return undefined
+      found = { sentence: 'a key must be text, and not "__proto__"', offset: (isNode(key) && key.range?.[0]) || 0 }
       return visit.BREAK
     },
   })

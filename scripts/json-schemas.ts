@@ -147,6 +147,7 @@ const PLAN_HELP: Help = {
   'steps.*.from': 'The template in the artifact: plugins/<id>/... or extensions/<id>/...',
   'steps.*.timeout': 'Limit for one attempt, like 30, 30s or 2m; from 1s to 10m, by default 30s.',
   'steps.*.retries': 'The number of further attempts after the first one fails.',
+  'steps.*.to': 'Ignored: a run that fails restores the version that was installed before it.',
   'steps.*.event': 'The name under which the host config has a command in notify.',
   'steps.*.message': 'One line of text; the command gets it in NOTIFY_MESSAGE.',
 }

@@ -3,17 +3,21 @@ import { posix } from 'node:path'
 import { type Document, isMap, isScalar, LineCounter, parseDocument, type Scalar, visit } from 'yaml'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
-import { MAX_PLUGIN_YAML_BYTES, readText, readVersion, requireShallowYaml, requireYamlSize } from '../yaml.ts'
+import {
+  MAX_ALIASES,
+  MAX_PLUGIN_YAML_BYTES,
+  readText,
+  readVersion,
+  requireShallowYaml,
+  requireYamlSize,
+  STRANGE,
+} from '../yaml.ts'
 
 export const PLUGIN_YAML = 'plugin.yaml'
 
-const MAX_ALIASES = 100
 /** The execution modes for which hosts sign the files below the directory of the entry point. */
 const SIGNED_MODES: ReadonlySet<string> = new Set(['trusted', 'ephemeral'])
 const OUTSIDE = 'has an entry_point that is not a path inside the plugin'
-/** Characters that YAML parsers do not accept, or that only some parsers read as the end of a line. */
-const STRANGE =
-  /\r(?!\n)|[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
 
 const names = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
 /** The fields that clients read, apart from the name and the version. Other keys are the plugin's own. */

@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { labelSchema, parseInput, versionSchema } from '../names.ts'
 import { MAX_PLUGIN_YAML_BYTES, parseYamlDocument, readText, readVersion, requireYamlSize } from '../yaml.ts'
-import type { PartSource, PartSources } from './plan.ts'
+import type { PartSource, PartSources } from './part-sources.ts'
 import { type Member, resolveLink, type SourceTree } from './source-tree.ts'
 
 export const DEFAULT_PLUGINS_DIRNAME = 'plugins'
@@ -96,7 +96,7 @@ type PluginDescription = z.output<typeof descriptionSchema>
  */
 export function parsePluginDescription(text: string, path: string): PluginDescription {
   requireYamlSize(path, Buffer.byteLength(text), MAX_PLUGIN_YAML_BYTES)
-  const document = parseYamlDocument(text, path, 'failsafe')
+  const document = parseYamlDocument(text, path)
   const value: unknown = document.toJS({ maxAliasCount: 0 })
   readText(document, ['name'], path)
   readVersion(document, path)

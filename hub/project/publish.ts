@@ -6,11 +6,23 @@ import { z } from 'zod'
 import { type ArchiveEntry, boundedTar, EntryList, requireSafeTree } from '../archive/entries.ts'
 import { keepArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
-import { base64Schema, parseInput, projectIdSchema, projectVersionSchema, publicKeySchema } from '../names.ts'
+import {
+  base64Schema,
+  parseInput,
+  partIdSchema,
+  pluginsDirnameSchema,
+  projectIdSchema,
+  projectVersionSchema,
+  publicKeySchema,
+  versionSchema,
+} from '../names.ts'
 import type { Store } from '../store.ts'
 import { MAX_PLAN_BYTES, requireYamlSize } from '../yaml.ts'
 import { addProjectVersion, findSame, type ProjectVersion } from './catalogue.ts'
 import { decryptPieces, encryptDek, type Opened, piecesOf } from './encrypt.ts'
+import { comparePaths, DEFAULT_PLUGINS_DIRNAME } from './manifest.ts'
+import { requireFixedSource } from './part-sources.ts'
+import { type PlannedFiles, parsePlan, requireWorkablePlan } from './plan.ts'
 import { PLAN_PATH } from './source-tree.ts'
 
 const SPKI_ED25519_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
@@ -105,36 +117,96 @@ const TYPES: ReadonlyMap<string, ArchiveEntry['type']> = new Map([
   ['symlink', 'symlink'],
 ])
 
+const MAX_PARTS = 1000
+const sha256Schema = z.string().regex(/^[0-9a-f]{64}$/i)
+const lineSchema = z.string().regex(/^[^\p{Cc}]{1,256}$/u)
+const namesSchema = z.array(lineSchema).max(MAX_PARTS).nullish()
+const extensionSchema = z.object({
+  id: partIdSchema,
+  sha256: sha256Schema.nullish(),
+  source: z.record(z.string(), z.unknown()).nullish(),
+})
+const pluginSchema = extensionSchema
+  .extend({ version: versionSchema, environment: z.object({ required: namesSchema, optional: namesSchema }).nullish() })
+  .refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, { path: ['sha256'] })
+
+/** A manifest as hosts read it (docs/project-contract.md). */
 const manifestSchema = z.object({
   format_version: z.literal('1'),
   project_id: z.string(),
+  project_name: lineSchema,
   version: z.string(),
-  plugins: z.array(z.unknown()).min(1),
-  content_sha256: z.string(),
+  built_at: z.iso.datetime({ offset: true, local: true }),
+  plugins: z.array(pluginSchema).min(1).max(MAX_PARTS).refine(hasUniqueIds),
+  extensions: z.array(extensionSchema).max(MAX_PARTS).refine(hasUniqueIds).nullish(),
+  content_sha256: sha256Schema,
+  plugins_dirname: pluginsDirnameSchema.nullish(),
 })
+type ReadManifest = z.output<typeof manifestSchema>
+
+function hasUniqueIds(parts: readonly { readonly id: string }[]): boolean {
+  return new Set(parts.map(({ id }) => id)).size === parts.length
+}
 
 /**
  * Opens a sealed file whose signature and key match. Throws HubError 400 if hosts refuse its content, at least by
  * default. They refuse anything but a tar in one zstd stream, unsafe entries, and too many entries or bytes. They also
- * refuse a plan that is missing or too large, and a manifest that is missing or invalid, or names another project or
- * version. This check only helps publishers: each host decides for itself what it accepts. Keeps only the listing and
- * the manifest in memory.
+ * refuse a manifest that is missing or invalid, that names another project or version, or whose digest the files do not
+ * have, and a plan that is missing, malformed or does not fit the files. This check only helps publishers: each host
+ * decides for itself what it accepts. Keeps only the listing, the manifest and the plan in memory.
  */
 export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
-  const { entries, sizes, manifest } = await readTar({ bytes, release })
-  const tree = requireSafeTree(entries, { flattens: false })
-  const plan = tree.fileAt(PLAN_PATH)
-  if (plan === undefined) throw refused(`has no ${PLAN_PATH}`)
-  requireYamlSize(PLAN_PATH, sizes.get(plan.name) ?? 0, MAX_PLAN_BYTES)
-  if (manifest === undefined) throw refused(`has no ${MANIFEST} at its root`)
-  requireManifestOf(release, manifest)
+  const content = await readTar({ bytes, release })
+  const tree = requireSafeTree(content.entries, { flattens: false })
+  if (tree.fileAt(PLAN_PATH)?.name !== PLAN_PATH) throw refused(`has no ${PLAN_PATH}`)
+  requireYamlSize(PLAN_PATH, content.files.get(PLAN_PATH)?.size ?? 0, MAX_PLAN_BYTES)
+  const text = content.texts.get(MANIFEST)
+  if (text === undefined) throw refused(`has no ${MANIFEST} at its root`)
+  const manifest = readManifestOf(release, text)
+  const digest = contentDigest(content, tree)
+  if (digest !== manifest.content_sha256.toLowerCase())
+    throw refused(`has files with the digest ${digest}, but a ${MANIFEST} with ${manifest.content_sha256}`)
+  const files = plannedFilesOf(manifest, content)
+  requireWorkablePlan(parsePlan(content.texts.get(PLAN_PATH) ?? ''), release.project_id, files)
 }
 
 interface Content {
   readonly entries: readonly ArchiveEntry[]
-  /** The size of each file in bytes, by name. */
-  readonly sizes: ReadonlyMap<string, number>
-  readonly manifest: string | undefined
+  /** The regular files, by name. */
+  readonly files: ReadonlyMap<string, { readonly size: number; readonly sha256: string }>
+  /** The manifest and the plan, as far as they exist. */
+  readonly texts: ReadonlyMap<string, string>
+}
+
+/** The tree digest (docs/files.md) of everything but the manifest. */
+function contentDigest({ entries, files }: Content, { fileAt }: ReturnType<typeof requireSafeTree>): string {
+  const lines = entries
+    .filter(({ name, type }) => type !== 'directory' && name !== MANIFEST)
+    .sort((a, b) => comparePaths(a.name, b.name))
+    .flatMap(({ name }) => {
+      const file = files.get(fileAt(name)?.name ?? '')
+      return file === undefined ? [] : [`${name}:${file.sha256}`]
+    })
+  return createHash('sha256').update(lines.join('\n')).digest('hex')
+}
+
+/** Refuses an embedded part without a folder, and a source that could change. */
+function plannedFilesOf(manifest: ReadManifest, { entries, files }: Content): PlannedFiles {
+  const pluginsDirname = manifest.plugins_dirname ?? DEFAULT_PLUGINS_DIRNAME
+  const sourced = new Set<string>()
+  const pathsOf = (shelf: string, parts: ReadManifest['extensions']): string[] =>
+    (parts ?? []).map(({ id, sha256, source }) => {
+      const path = `${shelf}/${id}`
+      if (source !== null && source !== undefined) {
+        requireFixedSource(source, path, sha256 ?? undefined)
+        sourced.add(path)
+      } else if (!entries.some(({ name }) => name === path || name.startsWith(`${path}/`)))
+        throw refused(`has no ${path}, which its ${MANIFEST} lists`)
+      return path
+    })
+  const [plugins, extensions] = [pathsOf(pluginsDirname, manifest.plugins), pathsOf('extensions', manifest.extensions)]
+  const absence = (): string => `is not among the parts and files of the sealed file`
+  return { pluginsDirname, plugins, extensions, sourced, isFile: path => files.has(path), absence }
 }
 
 async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
@@ -144,23 +216,30 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
   // An error of the pipeline also ends the loop below.
   unpacking.catch(() => {})
   const list = new EntryList()
-  const sizes = new Map<string, number>()
-  let manifest: string | undefined
+  const files = new Map<string, { size: number; sha256: string }>()
+  const texts = new Map<string, string>()
   try {
     for await (const entry of tar) {
       const found = entryOf(entry.header)
+      const { name, type } = found
+      const size = entry.header.size ?? 0
+      const isText = name === MANIFEST || (name === PLAN_PATH && size <= MAX_PLAN_BYTES)
+      const hash = createHash('sha256')
       const chunks: Uint8Array[] = []
-      for await (const chunk of entry as AsyncIterable<Uint8Array>) if (found.name === MANIFEST) chunks.push(chunk)
-      if (found.name === MANIFEST) manifest = Buffer.concat(chunks).toString('utf8')
-      if (found.name === '') continue
+      for await (const chunk of entry as AsyncIterable<Uint8Array>) {
+        hash.update(chunk)
+        if (isText) chunks.push(chunk)
+      }
+      if (name === '') continue
+      if (isText) texts.set(name, Buffer.concat(chunks).toString('utf8'))
       list.add(found)
-      sizes.set(found.name, entry.header.size ?? 0)
+      if (type === 'file') files.set(name, { size, sha256: hash.digest('hex') })
     }
     await unpacking
   } catch (error) {
     throw error instanceof HubError ? error : refused('is not a single zstd stream of a complete tar file')
   }
-  return { entries: list.entries, sizes, manifest }
+  return { entries: list.entries, files, texts }
 }
 
 /** Drops the `./` with which many programs begin each name. This leaves the entry of the root folder without a name. */
@@ -171,7 +250,7 @@ function entryOf({ name, type, linkname, size }: Header): ArchiveEntry {
   return { name: plain, type: TYPES.get(type ?? 'file') ?? 'other', target: linkname ?? '' }
 }
 
-function requireManifestOf({ project_id, version }: SealedRelease['release'], text: string): void {
+function readManifestOf({ project_id, version }: SealedRelease['release'], text: string): ReadManifest {
   const { success, data, error } = manifestSchema.safeParse(parseJson(text))
   if (!success)
     throw refused(
@@ -183,6 +262,7 @@ function requireManifestOf({ project_id, version }: SealedRelease['release'], te
   ] as const)
     if (found !== expected)
       throw refused(`has the ${MANIFEST} of ${name} ${JSON.stringify(found.slice(0, 100))}, not ${expected}`)
+  return data
 }
 
 function parseJson(text: string): unknown {

@@ -16,9 +16,10 @@ import { readPieces, unreadable, writeNewFile } from '../files.ts'
 import { labelSchema, parseInput, pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from '../names.ts'
 import { DEK_BYTES, encryptTar, NONCE_BYTES } from './encrypt.ts'
 import { buildManifest, comparePaths, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
-import { readPartSources, readProjectId, requireWorkablePlan, withStubs } from './plan.ts'
+import { type PartSources, readPartSources, withStubs } from './part-sources.ts'
+import { type PlannedFiles, parsePlan, requireWorkablePlan } from './plan.ts'
 import type { SealedRelease } from './publish.ts'
-import { type FileMember, type Member, readSourceTree } from './source-tree.ts'
+import { type FileMember, type Member, readSourceTree, type SourceTree } from './source-tree.ts'
 
 const factsSchema = z.object({
   projectId: projectIdSchema.optional(),
@@ -52,7 +53,7 @@ export interface SealedProject extends SealedRelease {
  * Seals a source folder in the encrypted artifact format, and signs the sealed bytes (contract 5.2, rule 4). Seals only
  * a stub of each part that comes from elsewhere. Writes nothing into the folder. The same files, facts, key and random
  * bytes give the same sealed bytes. Throws HubError 400 for a wrong option, and if a file changes in the meantime. Also
- * throws as readSourceTree, readPartSources, requireWorkablePlan and buildManifest do.
+ * throws as readSourceTree, parsePlan, readPartSources, requireWorkablePlan and buildManifest do.
  */
 export async function sealProject({
   source,
@@ -62,11 +63,12 @@ export async function sealProject({
 }: SealOptions): Promise<SealedProject> {
   const asked = parseInput(factsSchema, given)
   const read = readSourceTree(source, asked.pluginsDirname)
-  const projectId = asked.projectId ?? readProjectId(read.plan)
+  const plan = parsePlan(readFileSync(read.plan, 'utf8'))
+  const projectId = asked.projectId ?? plan.project_id
   const facts = { ...asked, projectId, projectName: asked.projectName ?? projectId }
-  const sources = readPartSources(read)
+  const sources = readPartSources(plan, read.pluginsDirname)
   const tree = withStubs(read, sources)
-  requireWorkablePlan(tree, projectId)
+  requireWorkablePlan(plan, projectId, plannedFilesOf(tree, sources))
   const manifest = buildManifest(tree, { ...facts, sources })
   const members = [...tree.members.values()].sort((a, b) => comparePaths(a.path, b.path))
   const key = { dek: random(DEK_BYTES), nonce: random(NONCE_BYTES) }
@@ -82,6 +84,17 @@ export async function sealProject({
     content_sha256: manifest.content_sha256,
   }
   return { bytes, release, manifest, leftOut: tree.leftOut }
+}
+
+function plannedFilesOf(tree: SourceTree, sources: PartSources): PlannedFiles {
+  const { members, pluginsDirname, plugins, extensions, leftOut } = tree
+  const isLeftOut = (path: string): boolean => leftOut.some(left => path === left || path.startsWith(`${left}/`))
+  return {
+    ...{ pluginsDirname, plugins, extensions, sourced: new Set(sources.keys()) },
+    isFile: path => members.get(path)?.type === 'file',
+    absence: path =>
+      isLeftOut(path) ? 'sealing leaves out' : members.has(path) ? 'is not a regular file' : 'does not exist',
+  }
 }
 
 const RAW_BYTES = 32

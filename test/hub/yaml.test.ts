@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { parseYaml } from '../../hub/yaml.ts'
+import { parsePlainYaml, parseYamlDocument } from '../../hub/yaml.ts'
 
-describe('parseYaml', () => {
-  it('returns the value', () => assert.deepEqual(parseYaml('a: [1.10, x]\n', 'f.yaml'), { a: [1.1, 'x'] }))
+describe('reading YAML', () => {
+  it('returns the value', () => assert.deepEqual(parsePlainYaml('a: [1.10, x]\n', 'f.yaml').value, { a: [1.1, 'x'] }))
 
   it('keeps scalars as text on request', () => {
-    assert.deepEqual(parseYaml('a: 1.10\n', 'f.yaml', 'failsafe'), { a: '1.10' })
+    assert.deepEqual(parseYamlDocument('a: 1.10\n', 'f.yaml').toJS(), { a: '1.10' })
   })
 
   for (const [name, text, place] of [
@@ -20,7 +20,7 @@ describe('parseYaml', () => {
   ] as const) {
     it(`refuses ${name} in one sentence, with its place`, () => {
       assert.throws(
-        () => parseYaml(text, 'f.yaml'),
+        () => parseYamlDocument(text, 'f.yaml'),
         ({ name: type, status, message }) => {
           assert.deepEqual([type, status], ['HubError', 400])
           assert.ok(message.startsWith(`f.yaml, ${place}: `), message)

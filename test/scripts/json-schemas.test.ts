@@ -158,7 +158,7 @@ describe('the list of mistakes that only the parser of a plan can refuse', () =>
     'a dependency that no step has': '[{id: a, action: prepare, depends_on: [b]}]',
     'steps that wait for each other':
       '[{id: a, action: prepare, depends_on: [b]}, {id: b, action: prepare, depends_on: [a]}]',
-    anchors: '[&x {id: a, action: prepare}]',
+    'a date without quotes': '[{id: a, action: notify, event: e, message: 2026-01-02}]',
   }
   for (const [name, steps] of Object.entries(refused)) {
     it(`includes ${name}`, () => {

@@ -23,6 +23,7 @@ import {
   MAX_HEALTHCHECK_SECONDS,
   type PlanStep,
   stepSchema,
+  withoutEmptyKeys,
 } from './step.ts'
 
 export type PlanProblem = SourceProblem
@@ -61,7 +62,7 @@ export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_Y
   const source = yield* parseYamlSource(text, file, limits)
   if (source.value === undefined) throw new PlanError(source.problems)
   yield
-  const parsed = planSchema.safeParse(source.value)
+  const parsed = planSchema.safeParse(withoutEmptyStepKeys(source.value))
   yield
   const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source)
   yield
@@ -69,6 +70,11 @@ export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_Y
   if (!parsed.success || problems.length > 0) throw new PlanError(problems, source)
   yield
   return buildPlan(parsed.data, source)
+}
+
+function withoutEmptyStepKeys(plan: unknown): unknown {
+  const steps = propertyOf(plan, 'steps')
+  return Array.isArray(steps) ? { ...(plan as object), steps: steps.map(withoutEmptyKeys) } : plan
 }
 
 /** The form of a plan; its graph is checked separately. */
@@ -110,7 +116,7 @@ function isUnknownAction(issue: Issue): boolean {
 }
 
 function commonIssues(path: YamlPath, source: YamlSource): Issue[] {
-  const { error } = anyStepSchema.safeParse(valueAt(source.value, path))
+  const { error } = anyStepSchema.safeParse(withoutEmptyKeys(valueAt(source.value, path)))
   return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }))
 }
 
@@ -384,7 +390,7 @@ function readStep(written: unknown, position: SourcePosition): PlanStep | undefi
   if (typeof written !== 'object' || written === null) return undefined
   // If the action is unknown, only `plugin` can be checked: the step is read as a `configure_plugin` step.
   const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' }
-  const step = { ...written, ...action }
+  const step = withoutEmptyKeys({ ...written, ...action }) as object
   const { data, error } = stepSchema.safeParse(step)
   if (data !== undefined) return buildStep(data, position)
   const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)))

@@ -1,13 +1,13 @@
 import { z } from 'zod/mini'
-import { idSchema, MAX_PATH_BYTES, stepIdSchema } from '../identifiers.ts'
+import { idSchema, MAX_PATH_BYTES, stepIdSchema, versionSchema } from '../identifiers.ts'
 import type { SourcePosition } from '../yaml/problems.ts'
 
 const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 } as const
-const DURATION_FORM = /^(\d{1,6})([smh])$/
+const DURATION_FORM = /^ *(\d{1,6})([smh]?) *$/
 
 /**
- * The form of a duration of `min` to `max` seconds as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`). The parsed
- * value is in seconds.
+ * The form of a duration of `min` to `max` seconds as operators and packers write it (`30`, `"30"`, `" 30s "`, `"2m"`,
+ * `"1h"`). The parsed value is in seconds.
  */
 export function durationSchema(min: number, max: number) {
   const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`
@@ -21,7 +21,7 @@ export function durationSchema(min: number, max: number) {
 
 function secondsOf(text: string): number {
   const [, count, unit] = DURATION_FORM.exec(text) ?? []
-  return Number(count) * SECONDS_PER_UNIT[unit as keyof typeof SECONDS_PER_UNIT]
+  return Number(count) * (SECONDS_PER_UNIT[unit as keyof typeof SECONDS_PER_UNIT] ?? 1)
 }
 
 export const MAX_HEALTHCHECK_SECONDS = 600
@@ -42,7 +42,7 @@ interface StepBase extends SourcePosition {
  */
 export type PlanStep = StepBase &
   (
-    | { readonly action: Exclude<MarkerAction, 'configure_plugin'> }
+    | { readonly action: Exclude<MarkerAction, 'configure_plugin'>; readonly to?: string }
     | { readonly action: 'configure_plugin'; readonly plugin: string }
     | { readonly action: 'install_plugin'; readonly plugin: string; readonly source?: object }
     | { readonly action: 'provision'; readonly plugin: string }
@@ -58,15 +58,22 @@ export type PlanStep = StepBase &
     | { readonly action: 'notify'; readonly event: string; readonly message?: string }
   )
 
-/** The first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u
+/**
+ * `./` may precede each component. The first component may also be a project archive's own name for its directory of
+ * plugins.
+ */
+const TEMPLATE_PATH =
+  /^(?:\.\/)*(?!\.)[^/\\\p{Cc}]+\/(?:\.\/)*[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?:\.\/)*(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u
 
-const templatePathSchema = z.string().check(
-  z.maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }),
-  z.regex(TEMPLATE_PATH, {
-    error:
-      'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".", ".." or backslashes',
-  }),
+const templatePathSchema = z.pipe(
+  z.string().check(
+    z.maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }),
+    z.regex(TEMPLATE_PATH, {
+      error:
+        'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+    }),
+  ),
+  z.transform(path => path.replaceAll(/(?<=^|\/)(?:\.\/)+/g, '')),
 )
 
 const messageSchema = z
@@ -76,12 +83,30 @@ const messageSchema = z
     z.regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }),
   )
 
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` }
+const retriesSchema = z.union(
+  [
+    z.int().check(z.gte(0), z.lte(MAX_HEALTHCHECK_RETRIES)),
+    z.pipe(z.string().check(z.regex(/^ *(?:1?\d|20) *$/)), z.transform(Number)),
+  ],
+  { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` },
+)
+
+/** Readers of YAML 1.1 take these words for a truth value, so packers write them. */
+const truthSchema = z.union(
+  [
+    z.boolean(),
+    z.pipe(
+      z.string().check(z.regex(/^(?:[Tt]rue|[Yy]es|[Oo]n|[Ff]alse|[Nn]o|[Oo]ff|TRUE|YES|ON|FALSE|NO|OFF)$/)),
+      z.transform(word => /^(?:true|yes|on)$/i.test(word)),
+    ),
+  ],
+  { error: 'must be true or false' },
+)
 
 const stepKeys = {
   id: stepIdSchema,
   depends_on: z._default(z.array(stepIdSchema), []),
-  snapshot: z._default(z.boolean(), false),
+  snapshot: z._default(truthSchema, false),
 }
 
 /** For the tool that seals a project. The signed manifest repeats the source, and only the manifest counts. */
@@ -92,7 +117,8 @@ export const anyStepSchema = z.lazy(() => z.looseObject(stepKeys))
 
 /** The form of a step, by its action; unknown actions and keys are refused. */
 export const stepSchema = z.discriminatedUnion('action', [
-  z.strictObject({ ...stepKeys, action: z.literal(['prepare', 'download', 'extract', 'rollback']) }),
+  z.strictObject({ ...stepKeys, action: z.literal(['prepare', 'download', 'extract']) }),
+  z.strictObject({ ...stepKeys, action: z.literal('rollback'), to: z.exactOptional(versionSchema) }),
   z.strictObject({
     ...stepKeys,
     action: z.literal(['provision', 'configure_plugin']),
@@ -107,10 +133,7 @@ export const stepSchema = z.discriminatedUnion('action', [
     action: z.literal('healthcheck'),
     plugin: z.exactOptional(idSchema),
     timeout: z._default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-    retries: z._default(
-      z.int(retriesError).check(z.gte(0, retriesError), z.lte(MAX_HEALTHCHECK_RETRIES, retriesError)),
-      0,
-    ),
+    retries: z._default(retriesSchema, 0),
   }),
   z.strictObject({
     ...stepKeys,
@@ -120,11 +143,31 @@ export const stepSchema = z.discriminatedUnion('action', [
   }),
 ])
 
+const SHAPES = stepSchema.def.options.map(({ shape }): z.core.$ZodShape => shape)
+const ALL_KEYS: ReadonlySet<string> = new Set(SHAPES.flatMap(shape => Object.keys(shape)))
+
+function shapeOf(action: unknown): z.core.$ZodShape | undefined {
+  return SHAPES.find(shape => z.safeParse(shape['action'] as z.core.$ZodType, action).success)
+}
+
 /** Returns the keys that a step with `action` accepts; if the action is unknown, the keys that every step accepts. */
 export function keysOfStep(action: unknown): string[] {
-  const shapes = stepSchema.def.options.map(option => option.shape)
-  const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success)
-  return Object.keys(shape ?? { ...stepKeys, action })
+  return Object.keys(shapeOf(action) ?? { ...stepKeys, action })
+}
+
+/**
+ * Returns the step without empty keys, which other packers write for every key that an action has in their own format:
+ * null or an empty text at a key that some action knows and this one does not require.
+ */
+export function withoutEmptyKeys(step: unknown): unknown {
+  if (typeof step !== 'object' || step === null || Array.isArray(step)) return step
+  const entries = Object.entries(step)
+  if (entries.every(([, value]) => value !== null && value !== '')) return step
+  const shape = shapeOf('action' in step ? step.action : undefined) ?? {}
+  const isRequired = (key: string): boolean => shape[key] !== undefined && shape[key]._zod.optin === undefined
+  const isAbsent = ([key, value]: [string, unknown]): boolean =>
+    (value === null || value === '') && ALL_KEYS.has(key) && !isRequired(key)
+  return Object.fromEntries(entries.filter(entry => !isAbsent(entry)))
 }
 
 /** Builds the step in the form that the rest of the program uses. */

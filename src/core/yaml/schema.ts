@@ -107,8 +107,8 @@ function choices(issue: Issue): string {
 }
 
 function wrongType(expected: string, found: unknown): string {
-  const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean')
-  const hint = quotable ? ': put quotes around it' : ''
+  const isQuotable = found instanceof Date || typeof found === 'number' || typeof found === 'boolean'
+  const hint = expected === 'string' && isQuotable ? ': put quotes around it' : ''
   return `must be ${TYPE_WORDS[expected] ?? expected}, but found ${shown(found)}${hint}`
 }
 
@@ -136,6 +136,7 @@ function shown(value: unknown): string {
   if (typeof value === 'string') return `"${cleanForeignText(value, 60)}"`
   if (value === null) return 'nothing'
   if (Array.isArray(value)) return 'a list'
+  if (value instanceof Date) return 'a date'
   return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`
 }
 

@@ -1,4 +1,5 @@
 import {
+  type Alias,
   Composer,
   type CST,
   type Document,
@@ -29,7 +30,9 @@ const STRICT_YAML = {
   resolveKnownTags: false,
   stringKeys: true,
   uniqueKeys: false,
-} as const
+  // Readers of YAML 1.1 take a date for a date, so it is not text here either.
+  customTags: ['timestamp'],
+} satisfies YamlOptions
 
 /** Keys and indexes from the root of a document to one of its values. */
 export type YamlPath = readonly PropertyKey[]
@@ -38,7 +41,7 @@ export type YamlPath = readonly PropertyKey[]
 export interface YamlSource {
   /** The problems of the text itself, in the order of the text. */
   readonly problems: readonly SourceProblem[]
-  /** Undefined if the parser refuses the text, or if the text contains an alias. */
+  /** Undefined if the parser refuses the text, or an alias in it. A date without quotes is a Date. */
   readonly value: unknown
   /** Returns the start of the value at `path`; if there is none, the start of its closest ancestor. */
   positionOf(path: YamlPath): SourcePosition
@@ -47,11 +50,11 @@ export interface YamlSource {
 }
 
 /**
- * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: anchors,
- * aliases, tags outside the core schema, directives, more than one document, unreadable characters, any excess over
- * `limits` or `MAX_YAML_LEVELS`, and keys that are repeated, `__proto__` or not text. Reports only the first
- * `MAX_REPORTED_PROBLEMS`, and only the first mistake of a text that is not valid YAML. Never throws because of the
- * text.
+ * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: tags outside
+ * the core schema, directives, more than one document, unreadable characters, any excess over `limits` or
+ * `MAX_YAML_LEVELS`, aliases that have no anchor or exceed the limits when they are written out, and keys that are
+ * repeated, `__proto__` or not text. Reports only the first `MAX_REPORTED_PROBLEMS`, and only the first mistake of a
+ * text that is not valid YAML. Never throws because of the text.
  */
 export function* parseYamlSource(
   text: string,
@@ -67,7 +70,7 @@ export function* parseYamlSource(
   const composed = yield* composeYaml(plain, limits, STRICT_YAML)
   yield
   const mistake = firstSyntaxMistake(composed.complaints, plain)
-  return new ParsedSource(composed, file, mistake)
+  return new ParsedSource(composed, { file, mistake, limits })
 }
 
 function unreadable(file: string, message: string): YamlSource {
@@ -87,16 +90,19 @@ class ParsedSource implements YamlSource {
   readonly #root: Node | null
   readonly #lines: LineCounter
 
-  constructor(composed: ComposedYaml, file: string, mistake: SyntaxFinding | undefined) {
+  constructor(
+    composed: ComposedYaml,
+    { file, mistake, limits }: { file: string; mistake: SyntaxFinding | undefined; limits: YamlLimits },
+  ) {
     this.#file = file
     this.#lines = composed.lines
     this.#root = composed.document?.contents ?? null
-    const walked = walkNodes(this.#root)
+    const walked = new NodeWalk(this.#root, limits.lexemes)
     this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
       .toSorted((a, b) => a.offset - b.offset)
       .slice(0, MAX_REPORTED_PROBLEMS)
       .map(({ message, offset }) => problemAt(this.#positionAt(offset), message))
-    this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined
+    this.value = isSound(composed) && walked.isReadable ? composed.document?.toJS({ maxAliasCount: -1 }) : undefined
   }
 
   positionOf(path: YamlPath): SourcePosition {
@@ -142,36 +148,51 @@ function syntaxFindings({ document, complaints }: ComposedYaml): SyntaxFinding[]
   return [...versionDirective, ...reported]
 }
 
-interface Walked {
-  readonly findings: readonly SyntaxFinding[]
-  readonly hasAlias: boolean
-}
+/** Finds what the parser accepts but we do not. Visits the nodes in the order of the text, at most 32 levels deep. */
+class NodeWalk {
+  readonly findings: SyntaxFinding[] = []
+  /** False if an alias cannot be replaced, or if replacing all of them costs too much. */
+  isReadable = true
+  /** The number of nodes below each anchor once aliases are written out; 0 until the anchored node ends. */
+  readonly #sizes = new Map<string, number>()
+  #aliases = 0
 
-function walkNodes(root: Node | null): Walked {
-  const findings: SyntaxFinding[] = []
-  const open: unknown[] = [root]
-  let hasAlias = false
-  for (let node = open.pop(); node !== undefined; node = open.pop()) {
-    findings.push(...nodeFindings(node))
-    hasAlias ||= isAlias(node)
-    open.push(...childNodes(node).filter(child => child !== undefined))
+  constructor(root: Node | null, maxNodes: number) {
+    if (this.#visit(root) > maxNodes)
+      this.#refuse(root, `the file has more than ${maxNodes} values once its aliases (*) are written out`)
   }
-  return { findings, hasAlias }
-}
 
-function nodeFindings(node: unknown): SyntaxFinding[] {
-  if (isAlias(node)) return [finding(node, 'aliases (*) are not accepted: write the value out instead')]
-  const anchored = (isScalar(node) || isCollection(node)) && node.anchor !== undefined
-  return [
-    ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
-    ...keyFindings(node),
-  ]
+  #visit(node: unknown): number {
+    if (isAlias(node)) return this.#sizeOf(node)
+    this.findings.push(...keyFindings(node))
+    const anchor = isScalar(node) || isCollection(node) ? node.anchor : undefined
+    if (anchor !== undefined) this.#sizes.set(anchor, 0)
+    const size = childNodes(node).reduce<number>((sum, child) => sum + this.#visit(child), 1)
+    if (anchor !== undefined) this.#sizes.set(anchor, size)
+    return size
+  }
+
+  #sizeOf(alias: Alias): number {
+    this.#aliases++
+    if (this.#aliases === MAX_ALIAS_COUNT + 1)
+      this.#refuse(alias, `the file has more than ${MAX_ALIAS_COUNT} aliases (*)`)
+    const size = this.#sizes.get(alias.source)
+    if (size === undefined) this.#refuse(alias, 'this alias (*) has no anchor (&) before it')
+    if (size === 0) this.#refuse(alias, 'this alias (*) stands for a value that contains it')
+    return size ?? 0
+  }
+
+  #refuse(node: unknown, message: string): void {
+    this.findings.push(finding(node, message))
+    this.isReadable = false
+  }
 }
 
 function keyFindings(node: unknown): SyntaxFinding[] {
   if (!isMap(node)) return []
   const seen = new Set<string>()
   return node.items.flatMap(({ key }) => {
+    if (isAlias(key)) return [finding(key, 'keys must be text')]
     const name = keyText(key)
     const repeated = seen.has(name)
     seen.add(name)
@@ -203,6 +224,8 @@ function offsetOf(node: unknown): number | undefined {
 }
 
 export const MAX_YAML_LEVELS = 32
+/** Enough for the honest use of anchors, too few for a bomb. */
+export const MAX_ALIAS_COUNT = 100
 /** After this many mistakes, the rest of a text is not read: nobody needs a longer list. */
 export const MAX_YAML_COMPLAINTS = 100
 

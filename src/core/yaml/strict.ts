@@ -2,10 +2,7 @@ import { type Document, isAlias, isCollection, isScalar, type Scalar, visit } fr
 import type { YamlLimits } from '../identifiers.ts'
 import { runToEnd } from '../log.ts'
 import { cleanForeignText } from '../text.ts'
-import { ambiguousCharacter, type ComposedYaml, composeYaml, unreadableCharacter } from './source.ts'
-
-/** Enough for the honest use of anchors, too few for a bomb. */
-const MAX_ALIAS_COUNT = 100
+import { ambiguousCharacter, type ComposedYaml, composeYaml, MAX_ALIAS_COUNT, unreadableCharacter } from './source.ts'
 
 /** Numbers, in any notation of YAML 1.1, of YAML 1.2 or of a reader such as PyYAML. */
 const NUMBER =

@@ -111,6 +111,43 @@ describe('parsePlan', () => {
     it(`reads ${name}`, () => assert.partialDeepStrictEqual(onlyStep(step), { id: 'a', ...expected }))
   }
 
+  const fromOtherPackers = {
+    'rollback with to': ['{id: a, action: rollback, to: "1.2.0"}', { action: 'rollback' }],
+    'every key, most of them null':
+      '{id: a, action: restart, plugin: p, extension: null, from: ~, event: , message: null, timeout: null, retries: null, source: null, depends_on: null, snapshot: null, to: null}',
+    'an empty text for no plugin': '{id: a, action: restart, plugin: ""}',
+    'a message that is null': '{id: a, action: notify, event: e, message: null}',
+    'a truth value of YAML 1.1': ['{id: a, action: prepare, snapshot: yes}', { snapshot: true }],
+    'another truth value of YAML 1.1': ['{id: a, action: prepare, snapshot: Off}', { snapshot: false }],
+    'a number in quotes': ['{id: a, action: healthcheck, retries: "3"}', { retries: 3 }],
+    'seconds in quotes': ['{id: a, action: healthcheck, timeout: "45"}', { timeoutSeconds: 45 }],
+    'blanks around a time': ['{id: a, action: healthcheck, timeout: " 30s "}', { timeoutSeconds: 30 }],
+    './ before a path': ['{id: a, action: write_env, plugin: p, from: ./plugins/p/.env}', { from: 'plugins/p/.env' }],
+    './ inside a path': [
+      '{id: a, action: write_env, plugin: p, from: plugins/./p/././.env}',
+      { from: 'plugins/p/.env' },
+    ],
+  }
+  for (const [name, written] of Object.entries(fromOtherPackers)) {
+    const [step = '', expected = {}] = [written].flat() as [string, object?]
+    it(`reads what other packers write: ${name}`, () => {
+      assert.partialDeepStrictEqual(onlyStep(step), { id: 'a', ...expected })
+      assert.equal(Object.values(onlyStep(step) ?? {}).includes(''), false)
+    })
+  }
+
+  it('writes aliases out', () => {
+    const { steps } = parsePlan(
+      planWith(
+        '{id: a, action: healthcheck, plugin: &id p, timeout: &t 2m}',
+        '{id: b, action: healthcheck, plugin: *id, timeout: *t, depends_on: &first [a]}',
+        '{id: c, action: stop, depends_on: *first}',
+      ),
+      'install.yaml',
+    )
+    assert.partialDeepStrictEqual(steps, [{}, { plugin: 'p', timeoutSeconds: 120 }, { dependsOn: ['a'] }])
+  })
+
   it('gives a step only the keys that the plan contains', () => {
     assert.equal(Object.hasOwn(onlyStep('{id: a, action: start}') ?? {}, 'plugin'), false)
   })
@@ -136,10 +173,17 @@ describe('parsePlan', () => {
     { name: 'an unknown key', step: '{id: a, action: prepare, command: x}', column: 30 },
     { name: 'a key of another action', step: '{id: a, action: prepare, plugin: x}', column: 30 },
     { name: 'depends_on that is a word', step: '{id: a, action: prepare, depends_on: b}', column: 42 },
-    { name: 'snapshot that is a word', step: '{id: a, action: prepare, snapshot: yes}', column: 40 },
+    { name: 'snapshot that is another word', step: '{id: a, action: prepare, snapshot: maybe}', column: 40 },
     { name: 'install_plugin without a plugin', step: '{id: a, action: install_plugin}', column: 5 },
     { name: 'a plugin that is a path', step: '{id: a, action: install_plugin, plugin: ../x}', column: 45 },
-    { name: 'a plugin that is null', step: '{id: a, action: start, plugin: ~}', column: 36 },
+    { name: 'a required plugin that is null', step: '{id: a, action: provision, plugin: ~}', column: 40 },
+    { name: 'an empty key that no action has', step: '{id: a, action: start, plugn: ~}', column: 28 },
+    { name: 'retries in words', step: '{id: a, action: healthcheck, retries: "two"}', column: 43 },
+    { name: '21 retries in quotes', step: '{id: a, action: healthcheck, retries: "21"}', column: 43 },
+    { name: 'a message that is a date', step: '{id: a, action: notify, event: e, message: 2026-01-02}', column: 48 },
+    { name: 'a merge key', step: '{id: a, action: prepare, <<: {snapshot: true}}', column: 30 },
+    { name: 'an alias without an anchor', step: '{id: a, action: prepare, depends_on: *x}', column: 42 },
+    { name: 'an alias inside its own anchor', step: '{id: a, action: prepare, depends_on: &x [*x]}', column: 46 },
     { name: 'a timeout of 0', step: '{id: a, action: healthcheck, timeout: 0}', column: 43 },
     { name: 'a timeout over 10 minutes', step: '{id: a, action: healthcheck, timeout: 601s}', column: 43 },
     { name: 'a timeout that is a word', step: '{id: a, action: healthcheck, timeout: soon}', column: 43 },
@@ -177,7 +221,7 @@ describe('parsePlan', () => {
     'the directory with a slash': 'plugins/p/',
     'a parent in the middle': 'plugins/p/../../.env',
     'a parent at the end': 'plugins/p/..',
-    'a dot in the middle': 'plugins/p/./x',
+    'a dot at the end': 'plugins/p/.',
     'an empty component': 'plugins/p//x',
     'a backslash': 'plugins/p/..\\x',
     'a line break': '"plugins/p/x\\n"',
@@ -202,6 +246,7 @@ describe('parsePlan', () => {
     { name: 'a text with only a comment', text: '# nothing', at: [1, 1] },
     { name: 'a list', text: '- a', at: [1, 1] },
     { name: 'another format', text: FULL.replace('"1"', '"2"'), at: [1, 17] },
+    { name: 'a version that YAML 1.1 reads as a date', text: FULL.replace('1.4.0', '2026-01-02'), at: [3, 10] },
     { name: 'a version that YAML reads as a number', text: FULL.replace('1.4.0', '1.10'), at: [3, 10] },
     { name: 'a version with a space', text: FULL.replace('1.4.0', '1.4 beta'), at: [3, 10] },
     { name: 'a project_id with a slash', text: FULL.replace('my-plugin', '../x'), at: [2, 13] },

@@ -9,6 +9,8 @@ const accepted: [unknown, number][] = [
   ['30s', 30],
   ['2m', 120],
   ['10m', 600],
+  ['30', 30],
+  [' 30s ', 30],
 ]
 const refused: unknown[] = [
   0,
@@ -16,7 +18,6 @@ const refused: unknown[] = [
   601,
   1.5,
   NaN,
-  '30',
   '30 s',
   '11m',
   '1h',

@@ -15,8 +15,11 @@ import { whyLeftToCi } from '../../extent.ts'
 import { COSTLY_SHAPES } from './costly-yaml.ts'
 
 const refused: { name: string; text: string; at: [number, number] }[] = [
-  { name: 'an alias', text: 'a: 1\nb: *x', at: [2, 4] },
-  { name: 'an anchor', text: 'a: &x 1', at: [1, 7] },
+  { name: 'an alias without an anchor', text: 'a: 1\nb: *x', at: [2, 4] },
+  { name: 'an alias before its anchor', text: 'b: *x\na: &x 1', at: [1, 4] },
+  { name: 'an alias in its own anchor', text: 'a: &x [[*x]]', at: [1, 9] },
+  { name: 'an alias as a key', text: 'a: &x b\n*x : 1', at: [2, 1] },
+  { name: '101 aliases', text: `a: &x 1\nb: [${'*x, '.repeat(101)}]`, at: [2, 405] },
   { name: 'a tag of another language', text: 'a: !!js/function "x"', at: [1, 4] },
   { name: 'a local tag', text: 'a: 1\nb: !run x', at: [2, 4] },
   { name: 'a tag of the library outside the core schema', text: 'a: !!binary aGk=', at: [1, 4] },
@@ -53,7 +56,7 @@ describe('parseYamlSource', () => {
   }
 
   it('reports all problems at once', () => {
-    const { problems } = parse('a: &x 1\nb: !t 2\nb: 3\nc: *x', 'f.yaml')
+    const { problems } = parse('a: *x\nb: !t 2\nb: 3\nc: *x', 'f.yaml')
     assert.deepEqual(
       problems.map(problem => problem.line),
       [1, 2, 3, 4],
@@ -62,10 +65,10 @@ describe('parseYamlSource', () => {
 
   const keys = Array.from({ length: 150 }, (_, index) => `k${index}`)
   const CROWDED: { name: string; lines: string[]; first: number }[] = [
-    { name: 'anchors', lines: keys.map(key => `${key}: &x 1`), first: 1 },
-    { name: 'anchors in lists', lines: ['s:', ...keys.map(() => '  - [&x 1]')], first: 2 },
+    { name: 'aliases', lines: ['s:', ...keys.map(key => `  ${key}: *x`)], first: 2 },
+    { name: 'aliases in lists', lines: ['s:', ...keys.map(() => '  - [*x]')], first: 2 },
     { name: 'repeated keys', lines: keys.map(() => 'a: 1'), first: 2 },
-    { name: 'repeated keys after anchors', lines: ['a: {b: &x 1}', ...keys.map(() => 'a: 1')], first: 1 },
+    { name: 'repeated keys after an alias', lines: ['a: {b: *x}', ...keys.map(() => 'a: 1')], first: 1 },
   ]
   for (const { name, lines, first } of CROWDED) {
     it(`reports only the first 100 ${name}, in the order of the text`, () => {
@@ -89,6 +92,13 @@ describe('parseYamlSource', () => {
       assert.equal(value, undefined)
     })
   }
+
+  it('writes aliases out, up to 100 and within the limits', () => {
+    assert.deepEqual(parse('a: &x [1, {b: 2}]\nc: *x', 'f.yaml').value, { a: [1, { b: 2 }], c: [1, { b: 2 }] })
+    assert.equal(parse(`a: &x 1\nb: [${'*x, '.repeat(100)}]`, 'f.yaml').problems.length, 0)
+    const long = `a: &x [${'1,'.repeat(2000)}]\nb: [${'*x,'.repeat(99)}]`
+    assert.equal(parse(long, 'f.yaml', OPERATOR_YAML_LIMITS).value, undefined)
+  })
 
   it('returns no value for an alias bomb, and expands nothing', () => {
     const levels = Array.from({ length: 9 }, (_, i) => `l${i + 1}: &l${i + 1} [${`*l${i}, `.repeat(9)}]`)

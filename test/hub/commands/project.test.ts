@@ -56,7 +56,11 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     process.env['HUB_TEST_DEVKEY'] = devkey.stdout.trim()
     t.after(() => delete process.env['HUB_TEST_DEVKEY'])
     const { sealing, folder } = await prepare(t)
-    const plan = 'project_id: X\nsteps:\n  - {id: cart, action: install_plugin, plugin: cart}\n'.replace('X', id)
+    const plan =
+      'format_version: "1"\nproject_id: X\nversion: 1.0.0\nsteps:\n  - {id: cart, action: install_plugin, plugin: cart}\n'.replace(
+        'X',
+        id,
+      )
     const source = newShop(t, { 'deployment/install.yaml': plan })
     const remote = ['--hub-url', `${running.url}/app/xdeploy/`, '--devkey-env', 'HUB_TEST_DEVKEY']
     const publish = ['project', 'publish', ...sealing, ...named, '--source', source]

@@ -10,14 +10,16 @@ import { type Ends, newFolder } from '../running-hub.ts'
 
 export const SIGNING_KEY = generateKeyPairSync('ed25519').privateKey
 
+/** How each plan of the project `shop` begins. */
+export const PLAN_HEAD = 'format_version: "1"\nproject_id: shop\nversion: 1.0.0\n'
+
 /** The files of a small project `shop` with a plugin and an extension. */
 export const SHOP = {
   'plugins/cart/plugin.yaml': 'name: cart\nversion: "1.10"\nenvironment:\n  required: [DB_URL]\n',
   'plugins/cart/src/main.py': 'print("cart")\n',
   'plugins/cart/.env.template': 'DB_URL=\n',
   'extensions/mailer/run.sh': '#!/bin/sh\n',
-  'deployment/install.yaml': `project_id: shop
-steps:
+  'deployment/install.yaml': `${PLAN_HEAD}steps:
   - {id: cart, action: install_plugin, plugin: cart}
   - {id: mailer, action: install_extension, extension: mailer}
   - {id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [cart]}

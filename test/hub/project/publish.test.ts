@@ -12,7 +12,7 @@ import { openStore, type Store } from '../../../hub/store.ts'
 import { buildTar, directory, file, gnuLong, pax, symlink, type TarItem } from '../../archives/tar-builder.ts'
 import { errorOf, newFolder, runHub } from '../running-hub.ts'
 import { sendForm } from './project-client.ts'
-import { publishShop, SIGNING_KEY, sealShop } from './project-source.ts'
+import { PLAN_HEAD, publishShop, SIGNING_KEY, sealShop } from './project-source.ts'
 
 describe('publishing a project', () => {
   it('lists the version', async t => {
@@ -187,18 +187,37 @@ function allFiles(folder: string): Buffer[] {
   return found.filter(path => statSync(path).isFile()).map(path => readFileSync(path))
 }
 
+const INSTALLING = `${PLAN_HEAD}steps: [{id: cart, action: install_plugin, plugin: cart}]\n`
+const CONTENT = { 'deployment/install.yaml': INSTALLING, 'plugins/cart/plugin.yaml': 'version: 1.0.0' }
 const MANIFEST = {
   format_version: '1',
   project_id: 'shop',
+  project_name: 'Shop',
   version: '1.0.0',
+  built_at: '2026-01-02T03:04:05Z',
   plugins: [{ id: 'cart', version: '1.0.0', sha256: 'ab'.repeat(32) }],
-  content_sha256: 'ab'.repeat(32),
+  content_sha256: digestOf(CONTENT),
 }
-const PLAN = file('deployment/install.yaml', 'project_id: shop\nsteps: []\n')
-const PARTS = [PLAN, file('plugins/cart/plugin.yaml', 'version: 1.0.0')]
+const PARTS = Object.entries(CONTENT).map(([name, text]) => file(name, text))
+const [PLAN] = PARTS as [TarItem]
 const manifest = (change: Record<string, unknown> = {}) =>
   file('manifest.json', JSON.stringify({ ...MANIFEST, ...change }))
 const whole = (...items: TarItem[]) => buildTar([manifest(), ...PARTS, ...items])
+/** A tar whose manifest has the digest of its content, the usual one and this. */
+const digested = (more: Record<string, string | Buffer>, ...items: TarItem[]) =>
+  buildTar([manifest({ content_sha256: digestOf({ ...CONTENT, ...more }) }), ...PARTS, ...items])
+const planned = (steps: string) => {
+  const plan = `${PLAN_HEAD}steps: [${steps}]\n`
+  const content_sha256 = digestOf({ ...CONTENT, 'deployment/install.yaml': plan })
+  return buildTar([manifest({ content_sha256 }), file('deployment/install.yaml', plan), ...PARTS.slice(1)])
+}
+
+/** The tree digest of these files (docs/files.md). */
+function digestOf(files: Record<string, string | Buffer>): string {
+  const sha256 = (data: string | Buffer) => createHash('sha256').update(data).digest('hex')
+  const paths = Object.keys(files).sort()
+  return sha256(paths.map(path => `${path}:${sha256(files[path] ?? '')}`).join('\n'))
+}
 
 /** 1,024 bytes of a file's content that look like the header of a PAX entry of 1 GiB, then an empty block. */
 const HEADER_LIKE = Buffer.from(buildTar([file('a', '', { type: 'x', size: 2 ** 30 })]).subarray(0, 1024))
@@ -215,6 +234,32 @@ describe('publishing a project that was sealed elsewhere', () => {
     ],
     ['an empty list of plugins', buildTar([manifest({ plugins: [] }), ...PARTS]), /hosts cannot read \(plugins\)/],
     ['a large manifest', buildTar([file('manifest.json', ' '.repeat(2 ** 20 + 1))]), /of more than 1048576 bytes/],
+    [
+      'another digest of its content',
+      buildTar([manifest({ content_sha256: 'ab'.repeat(32) }), ...PARTS]),
+      /has files with the digest [0-9a-f]{64}, but a manifest\.json with abab/,
+    ],
+    ['a manifest without the time', buildTar([manifest({ built_at: 'today' }), ...PARTS]), /cannot read \(built_at\)/],
+    [
+      'a plugin without a folder',
+      buildTar([manifest({ plugins: [...MANIFEST.plugins, { ...MANIFEST.plugins[0], id: 'till' }] }), ...PARTS]),
+      /has no plugins\/till, which its manifest\.json lists/,
+    ],
+    [
+      'a source at a branch',
+      buildTar([
+        manifest({ plugins: [{ id: 'cart', version: '1.0.0', source: { url: 'https://h/x', ref: 'main' } }] }),
+        ...PARTS,
+      ]),
+      /the source of plugins\/cart in manifest\.json .*full commit id/,
+    ],
+    ['a plan that runs a command', planned('{id: a, action: run}'), /step a: action must be one of/],
+    ['a plan that installs nothing', planned('{id: a, action: prepare}'), /no step installs anything/],
+    [
+      'a plan that installs a missing part',
+      planned('{id: a, action: install_plugin, plugin: till}'),
+      /plugins\/till, which/,
+    ],
     ['a missing plan', buildTar([manifest(), file('plugins/cart/plugin.yaml')]), /has no deployment\/install\.yaml/],
     ['a long plan', buildTar([manifest(), file('deployment/install.yaml', '#'.repeat(70_000))]), /shorten it to 65536/],
     ['a path that leads out', whole(file('../x')), /"\.\.\/x" has an empty part/],
@@ -260,8 +305,14 @@ describe('publishing a project that was sealed elsewhere', () => {
       'names that begin with ./',
       buildTar([directory('./'), ...[manifest(), ...PARTS].map(item => ({ ...item, name: `./${item.name}` }))]),
     ],
-    ['a size in a PAX header', whole(pax({ size: '1024' }), file('data', HEADER_LIKE, { size: 0 }))],
-    ['a symlink that stays inside', whole(symlink('plugins/cart/l', '../cart/plugin.yaml'))],
+    [
+      'a size in a PAX header',
+      digested({ data: HEADER_LIKE }, pax({ size: '1024' }), file('data', HEADER_LIKE, { size: 0 })),
+    ],
+    [
+      'a symlink that stays inside',
+      digested({ 'plugins/cart/l': 'version: 1.0.0' }, symlink('plugins/cart/l', '../cart/plugin.yaml')),
+    ],
   ] as const)
     it(`is accepted with ${name}`, async t => {
       const response = await sendForm(await runHub(t), seal(zstdCompressSync(tar)))

@@ -8,7 +8,7 @@ import { describe, it } from 'node:test'
 import { packMembers } from '../../../hub/project/seal.ts'
 import { ACTIONS } from '../../../src/core/plan/step.ts'
 import { newFolder } from '../running-hub.ts'
-import { newShop, SHOP, sealShop } from './project-source.ts'
+import { newShop, PLAN_HEAD, SHOP, sealShop } from './project-source.ts'
 
 const BUILT_AT = new Date('2026-01-02T03:04:05Z')
 
@@ -52,7 +52,7 @@ describe('sealing', () => {
       {},
       {
         'plugins/cart/.env.template': SHOP['plugins/cart/.env.template'],
-        'deployment/install.yaml': 'project_id: shop\nsteps: [{id: a, action: install_plugin, plugin: till}]\n',
+        'deployment/install.yaml': `${PLAN_HEAD}steps: [{id: a, action: install_plugin, plugin: till}]\n`,
       },
     ],
     ['a plan that needs a missing template', {}, { 'plugins/cart/.env.template': undefined }],
@@ -61,8 +61,7 @@ describe('sealing', () => {
       {},
       {
         'plugins/cart/.env': 'S=1',
-        'deployment/install.yaml':
-          'project_id: shop\nsteps: [{id: a, action: write_env, plugin: cart, from: plugins/cart/.env}]\n',
+        'deployment/install.yaml': `${PLAN_HEAD}steps: [{id: i, action: install_plugin, plugin: cart}, {id: a, action: write_env, plugin: cart, from: plugins/cart/.env, depends_on: [i]}]\n`,
       },
     ],
   ] as const) {
@@ -72,7 +71,7 @@ describe('sealing', () => {
   }
 
   it('refuses an action that no deployment knows, and names the known actions', async t => {
-    const plan = 'project_id: shop\nsteps: [{id: a, action: run}]\n'
+    const plan = `${PLAN_HEAD}steps: [{id: a, action: run}]\n`
     await assert.rejects(sealShop(t, {}, { 'deployment/install.yaml': plan }), {
       status: 400,
       message: new RegExp(`must be one of ${ACTIONS.join(', ')}, not "run"`),
@@ -152,13 +151,13 @@ describe('sealing', () => {
   it('says whether a step with a source names no part or installs none', async t => {
     const source = '{marketplace_slug: till}'
     for (const [step, problem] of [
-      ['action: install_plugin', 'no plugin: name the plugin that it installs'],
-      ['action: install_extension', 'no extension: name the extension that it installs'],
-      ['action: prepare', 'installs nothing: remove the source'],
+      ['action: install_plugin', 'plugin is missing'],
+      ['action: install_extension', 'extension is missing'],
+      ['action: prepare', '"source" is not a field of prepare'],
     ] as const) {
-      const plan = `project_id: shop\nsteps: [{id: a, ${step}, source: ${source}}]\n`
+      const plan = `${PLAN_HEAD}steps: [{id: a, ${step}, source: ${source}}]\n`
       await assert.rejects(sealShop(t, {}, { 'deployment/install.yaml': plan }), {
-        message: `deployment/install.yaml: step a has a source, but ${problem}.`,
+        message: `deployment/install.yaml: step a: ${problem}.`,
       })
     }
   })

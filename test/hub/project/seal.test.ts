@@ -8,7 +8,7 @@ import { comparePaths } from '../../../hub/project/manifest.ts'
 import { parseZstdFrames } from '../../../src/core/archive/zstd-frames.ts'
 import { missingTools } from '../../extent.ts'
 import { newFolder } from '../running-hub.ts'
-import { decryptSealed, extractTar, listTar, newShop, openSealed, SHOP, sealShop } from './project-source.ts'
+import { decryptSealed, extractTar, listTar, newShop, openSealed, PLAN_HEAD, SHOP, sealShop } from './project-source.ts'
 
 const BUILT_AT = new Date('2026-01-02T03:04:05Z')
 const SAME_BYTES = (bytes: number) => Buffer.alloc(bytes, 7)
@@ -47,8 +47,7 @@ describe('a sealed project', () => {
 
   it('contains a stub of each part whose step names a source, and repeats the source in manifest.json', async t => {
     const commit = 'a1'.repeat(20)
-    const plan = `project_id: shop
-steps:
+    const plan = `${PLAN_HEAD}steps:
   - {id: cart, action: install_plugin, plugin: cart, source: {marketplace_slug: carts}}
   - {id: till, action: install_plugin, plugin: till, source: {marketplace_slug: tills, marketplace_version: 2.0.0}}
   - {id: mailer, action: install_extension, extension: mailer, source: {url: "https://git.example.org/x", ref: ${commit}}}
@@ -73,7 +72,7 @@ steps:
   it('is refused with a source that names no commit', async t => {
     const step =
       '{id: cart, action: install_plugin, plugin: cart, source: {url: "https://git.example.org/x", ref: main}}'
-    const plan = { 'deployment/install.yaml': `project_id: shop\nsteps:\n  - ${step}\n` }
+    const plan = { 'deployment/install.yaml': `${PLAN_HEAD}steps:\n  - ${step}\n` }
     await assert.rejects(sealShop(t, {}, plan), /full commit id/)
   })
 
@@ -108,7 +107,7 @@ steps:
   ]
   for (const [what, steps] of unusable) {
     it(`is refused with ${what}`, async t => {
-      const plan = `project_id: shop\nsteps:\n${steps.map(step => `  - ${step}\n`).join('')}`
+      const plan = `${PLAN_HEAD}steps:\n${steps.map(step => `  - ${step}\n`).join('')}`
       await assert.rejects(sealShop(t, {}, { 'deployment/install.yaml': plan }), { status: 400, message: /source/ })
     })
   }
@@ -224,10 +223,10 @@ describe('sealing', () => {
   it('accepts a plan with steps for an extension', async t => {
     const steps = [
       '{id: mailer, action: install_extension, extension: mailer}',
-      '{id: env, action: write_env, plugin: mailer, from: extensions/mailer/.env.template}',
-      '{id: up, action: restart, plugin: mailer}',
+      '{id: env, action: write_env, plugin: mailer, from: extensions/mailer/.env.template, depends_on: [mailer]}',
+      '{id: up, action: restart, plugin: mailer, depends_on: [env]}',
     ]
-    const plan = `project_id: shop\nsteps: [${steps.join(', ')}]\n`
+    const plan = `${PLAN_HEAD}steps: [${steps.join(', ')}]\n`
     await sealShop(t, {}, { 'extensions/mailer/.env.template': 'A=\n', 'deployment/install.yaml': plan })
   })
 
