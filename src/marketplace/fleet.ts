@@ -120,7 +120,8 @@ async function readHosts(wire: Wire, access: HostsAccess, reading: Reading): Pro
   if (answer.status !== 200) {
     const base = namedBase(bases, 'deployments', OWN_INPUTS)
     const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: credentialsOf(access) }
-    throw marketplaceRefusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false })
+    const hint = accessToken === undefined ? ' Some hubs answer this only to an access-token: give one.' : ''
+    throw marketplaceRefusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false, hint })
   }
   return parseHostReports(answer.body, access, reading)
 }

@@ -204,6 +204,8 @@ interface Wanted {
   readonly isSigned: boolean
   /** Set for the artifact of a version. */
   readonly version?: string
+  /** Advice for a refused credential. */
+  readonly hint?: string
 }
 
 type Refused = Pick<JsonAnswer, 'status' | 'body' | 'foreign'>
@@ -238,25 +240,31 @@ function shownBase({ url }: Pick<NamedBase, 'url'>): string {
   return (origin + pathname).replace(/\/+$/, '')
 }
 
-function remedyFor({ status, foreign }: Refused, { isSigned, base, version }: Wanted, inputs: InputNames): string {
+function remedyFor(answer: Refused, { isSigned, base, version, hint = '' }: Wanted, inputs: InputNames): string {
+  const { status, foreign } = answer
   switch (status) {
     case 400:
-      return isSigned && !foreign
+      return isSigned && !foreign && mayLackSigningKey(answer)
         ? `The owner of this ${inputs.apiKey} may have no signing key on the hub: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
         : "Ask the hub's operator."
     case 401:
-      return `Check ${inputs.apiKey}, which may be wrong, revoked or expired.`
+      return `Check ${inputs.apiKey}, which may be wrong, revoked or expired.${hint}`
     case 403:
       if (inputs.apiKey === 'access-token') return 'Check access-token, which may not allow this request.'
-      // One key fetches all sources of a project.
-      if (inputs.apiKey === 'sources-api-key')
-        return 'Check sources-api-key: a key may be bound to one kind and slug; such a key fetches no other source.'
+      if (inputs.apiKey.startsWith('sources-'))
+        return `Check ${inputs.apiKey}: a key may be bound to one kind and slug; give each such slug its own line in sources-api-keys.`
       return `Check ${inputs.apiKey}: a key may be bound to one kind and slug; in that case, a matrix over slugs needs a key for each slug.`
     case 404:
       return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`
     default:
       return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator."
   }
+}
+
+/** A hub that gives another reason, such as a missing tag, does not mean the key. */
+function mayLackSigningKey({ body }: Refused): boolean {
+  const reason = parseErrorText(body)
+  return reason === undefined || /sign|secret|key/i.test(reason)
 }
 
 /** A tag `v1.2.0` is usually published as the version 1.2.0. */

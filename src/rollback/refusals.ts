@@ -24,11 +24,17 @@ export function noSnapshot(
   const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the current version'}`
   const asked = toVersion === undefined ? earlier : ` ${toVersion}`
   const none = `This host has no snapshot of ${placeName(placeOf(row))}`
-  const versions = [...new Set(known.map(describeSnapshot))]
+  const [recorded, unrecorded] = [known.filter(isRecorded), known.filter(row => !isRecorded(row))]
+  const versions = [...new Set(recorded.map(describeSnapshot))]
   const these =
     versions.length === 1
       ? 'this version, even if it is later than the installed one'
       : 'one of these, even a later one'
+  if (versions.length === 0 && unrecorded.length > 0)
+    return new DeploymentError(
+      'no_snapshot',
+      `${none} that it can restore: nothing was changed. Snapshot ${listNames(unrecorded.map(({ name }) => name))} has no record of its files, because another program installed them: deploy a version from the hub, or move that directory into place by hand once you know what it contains.`,
+    )
   return new DeploymentError(
     'no_snapshot',
     known.length === 0
@@ -123,6 +129,11 @@ function otherSlug(place: Place, names: { slug: string; installed: string }): De
     'invalid_input',
     `slug is ${names.slug}, but ${placeName(place)} was installed from the slug ${names.installed}: nothing was changed. Correct slug in the step's "with:".`,
   )
+}
+
+/** True for a snapshot that can be compared with a record, which a rollback requires. */
+function isRecorded({ tree_digest: digest }: SnapshotRow): boolean {
+  return digest !== null
 }
 
 function describeSnapshot({ version, modified }: SnapshotRow): string {

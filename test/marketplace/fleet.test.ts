@@ -150,14 +150,18 @@ describe('watchFleet', () => {
     })
 
   it('advises checking every credential that was sent', async t => {
-    for (const [credentials, named] of [
-      [{}, 'api-key'],
-      [{ apiKey: undefined, accessToken: 'token' }, 'access-token'],
-      [{ accessToken: 'token' }, 'api-key and access-token'],
+    const hint = ' Some hubs answer this only to an access-token: give one.'
+    for (const [credentials, named, more] of [
+      [{}, 'api-key', hint],
+      [{ apiKey: undefined, accessToken: 'token' }, 'access-token', ''],
+      [{ accessToken: 'token' }, 'api-key and access-token', ''],
     ] as const) {
       const server = await serve(t, answer({}, 401))
       const { error } = await watchServer(server.url, {}, credentials)
-      assert.match(error?.message ?? '', new RegExp(` Check ${named}, which may be wrong, revoked or expired\\.$`))
+      assert.match(
+        error?.message ?? '',
+        new RegExp(` Check ${named}, which may be wrong, revoked or expired\\.${more}$`),
+      )
     }
   })
 

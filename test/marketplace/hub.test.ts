@@ -191,17 +191,18 @@ describe('a refusal', () => {
     })
   }
 
-  const remedies: [number, RegExp, RegExp][] = [
-    [400, /signing key.*create one/, /again later/],
+  const remedies: [number, RegExp, RegExp, string?][] = [
+    [400, /signing key.*create one/, /again later/, 'the owner has no signing key'],
+    [400, /Ask the hub's operator/, /signing key/, 'tag missing'],
     [403, /a matrix over slugs needs a key for each/, /again later/],
     [410, /Ask the hub's operator/, /again later/],
     [503, /Try again later/, /signing/],
   ]
-  for (const [status, advice, never] of remedies) {
-    it(`with ${status} says what to do`, async t => {
-      const { client } = await withHub(t, answering(status, '{"error":"for a reason"}'))
+  for (const [status, advice, never, reason = 'for a reason'] of remedies) {
+    it(`with ${status} (${reason}) says what to do`, async t => {
+      const { client } = await withHub(t, answering(status, JSON.stringify({ error: reason })))
       const { message } = await refusalOf(() => client.fetchArtifact(artifactRequest(t, '1')))
-      assert.match(message, new RegExp(`${status} \\(for a reason\\)\\. `))
+      assert.match(message, new RegExp(`${status} \\(${reason}\\)\\. `))
       assert.match(message, advice)
       assert.doesNotMatch(message, never)
     })
@@ -220,7 +221,7 @@ describe('a refusal', () => {
     const { message } = marketplaceRefusal({ status: 403, body: {} }, subject, wanted)
     assert.match(
       message,
-      / Check sources-api-key: a key may be bound to one kind and slug; such a key fetches no other /,
+      / Check sources-api-key: a key may be bound to one kind and slug; give each such slug its own line in sources-api-keys\.$/,
     )
   })
 

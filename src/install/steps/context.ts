@@ -89,12 +89,18 @@ export interface PartEnvironment {
   readonly optional: readonly string[]
   /** Whether the host framework gives the part only the settings in `.env`, in the part's own directory. */
   readonly injectsEnv?: boolean
+  /** Whether the host framework runs the part in processes of its own, which it starts itself. */
+  readonly isEphemeral?: boolean
 }
 
 /** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without a plugin.yaml. */
 export function environmentOf(pluginYaml: PluginYaml | undefined): PartEnvironment {
   if (pluginYaml === undefined) return { required: [], optional: [] }
-  return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment
+  return {
+    ...pluginYaml.environment,
+    ...(pluginYaml.injectsEnv ? { injectsEnv: true } : {}),
+    ...(pluginYaml.executionMode?.toLowerCase() === 'ephemeral' ? { isEphemeral: true } : {}),
+  }
 }
 
 interface AnyPart extends ReplacingPart {

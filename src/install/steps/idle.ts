@@ -196,6 +196,23 @@ export function warnOfUnknownSettings({ deployment, order }: Context): void {
   )
 }
 
+/**
+ * Logs one notice about the ephemeral plugins that this run has replaced without a restart: the processes that the host
+ * framework has started, and the framework itself, may still have the old code.
+ */
+export function noticeNotRestarted({ deployment, order }: Context): void {
+  const isRestart = ({ action, id }: PlanStep): boolean => /^(?:re)?start$/.test(action) && !order.skipped.has(id)
+  const acted = order.steps.filter(isRestart).map(subjectIdOf)
+  const stale = order.parts.filter(
+    ({ id, intact, environment }) =>
+      environment.isEphemeral && intact === undefined && !acted.includes(id) && !acted.includes(undefined),
+  )
+  if (stale.length === 0) return
+  deployment.tools.log.notice(
+    `No step restarted ${listNames(stale.map(placePath))}, which the host framework runs itself (execution_mode: ephemeral): restart the host framework, unless it loads changed plugins by itself.`,
+  )
+}
+
 /** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
 function tryToReadSettings(path: string): string | undefined {
   try {

@@ -14,7 +14,7 @@ import {
   type StepGroup,
 } from './context.ts'
 import { warnOfDrift } from './drift.ts'
-import { announceSkipped, warnOfMissingEnv, warnOfUnknownSettings } from './idle.ts'
+import { announceSkipped, noticeNotRestarted, warnOfMissingEnv, warnOfUnknownSettings } from './idle.ts'
 import { performStep } from './perform-step.ts'
 import { goneAlready, type PreparedPart, prepareParts, type SwitchedPart, switchParts } from './switch.ts'
 
@@ -60,6 +60,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
   announceIdle(context)
   warnOfMissingEnv(context)
   warnOfUnknownSettings(context)
+  noticeNotRestarted(context)
 }
 
 /**

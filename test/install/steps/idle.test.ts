@@ -6,8 +6,8 @@ import type { Settings } from '../../../src/core/plan/settings.ts'
 import type { PlanStep } from '../../../src/core/plan/step.ts'
 import { makeOpenDirectorySync } from '../../../src/install/files/durable.ts'
 import { settingsPath } from '../../../src/install/host/layout.ts'
-import type { InstallOrder, IntactPart, Part } from '../../../src/install/steps/context.ts'
-import { findIdleSteps, noticeSettings } from '../../../src/install/steps/idle.ts'
+import type { InstallOrder, IntactPart, NewPart, Part } from '../../../src/install/steps/context.ts'
+import { findIdleSteps, noticeNotRestarted, noticeSettings } from '../../../src/install/steps/idle.ts'
 import { writeTree } from '../../folders.ts'
 import { contextOf, deploymentOf, partOf, previousOf } from '../prepared-deployment.ts'
 import { collectLog, prepareTemporaryHost, rowOf } from '../prepared-host.ts'
@@ -165,5 +165,40 @@ describe('noticeSettings', () => {
     const log = collectLog()
     noticeSettings(await contextOf(t, deploymentOf(layout, { tools: { log } }), { parts }))
     assert.deepEqual(log.lines, [])
+  })
+})
+
+describe('noticeNotRestarted', () => {
+  const ephemeral = { required: [], optional: [], isEphemeral: true }
+  const noticesFor = async (
+    t: TestContext,
+    part: Partial<Part>,
+    order: Partial<InstallOrder> = {},
+  ): Promise<readonly string[]> => {
+    const layout = await prepareTemporaryHost(t)
+    const log = collectLog()
+    const parts = [partOf(layout, { id: 'a', environment: ephemeral, ...part } as Partial<NewPart>) as Part]
+    noticeNotRestarted(await contextOf(t, deploymentOf(layout, { tools: { log } }), { parts, ...order }))
+    return log.lines
+  }
+  const restart = step('up', { action: 'restart', plugin: 'a' })
+
+  it('asks for a restart of the host framework after a plugin that it runs itself was replaced', async t => {
+    for (const order of [
+      {},
+      { steps: [restart], skipped: new Set(['up']) },
+      { steps: [{ ...restart, plugin: 'b' }] },
+    ]) {
+      const [line = '', ...more] = await noticesFor(t, {}, order as Partial<InstallOrder>)
+      assert.match(line, /^notice No step restarted plugins\/a, .* restart the host framework, unless /)
+      assert.equal(more.length, 0)
+    }
+  })
+
+  it('is silent about a plugin that was restarted, that stayed, or that has a process of its own', async t => {
+    const everything = step('all', { action: 'start' })
+    for (const steps of [[restart], [everything]]) assert.deepEqual(await noticesFor(t, {}, { steps }), [])
+    assert.deepEqual(await noticesFor(t, { intact: { tree_digest: null } } as Partial<Part>), [])
+    assert.deepEqual(await noticesFor(t, { environment: { required: [], optional: [] } }), [])
   })
 })
