@@ -94,6 +94,7 @@ function readSources(read: InputReader): SourceInputs {
     hubUrl: read.optional('sources-hub-url', baseUrlSchema),
     servicesUrl: read.optional('sources-services-url', baseUrlSchema),
     apiKey: read.optionalSecret('sources-api-key', apiKeySchema),
+    apiKeys: read.slugKeys('sources-api-keys'),
     signingSecret: read.optionalSecret('sources-signing-secret'),
     gitTokens: read.gitTokens('sources-git-tokens'),
   }

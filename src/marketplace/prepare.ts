@@ -27,11 +27,11 @@ import {
 } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { findInstalled, readInstalled } from '../install/host/record.ts'
-import { isFrom } from '../install/host/rows.ts'
+import { type InstalledRow, isFrom, type SnapshotRow } from '../install/host/rows.ts'
 import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
 import { watchDownload } from '../install/run/deployment.ts'
 import { environmentOf, type InstallOrder, type Part } from '../install/steps/context.ts'
-import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
+import { findIntactTree, hasContent, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
 import { readPackedPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
 import type { Tools } from '../install/transaction/record.ts'
 import { type ArtifactDeployment, type DeployRequest, originOf } from './deployment.ts'
@@ -110,29 +110,19 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Fetc
 }
 
 /**
- * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a version that had
- * different bytes on this host. Refuses a `latest` that is older than the installed version, that cannot be compared
- * with it, or whose bytes this host has replaced. The operator can accept each of these. Throws ArtifactError
- * `version_reused` or DeploymentError `downgrade_refused`.
+ * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a `latest` that is older
+ * than the installed version, or that cannot be compared with it. The operator can accept that. Throws DeploymentError
+ * `downgrade_refused`.
  */
 export function acceptArtifact(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
-  if (claimed !== undefined) refuseVersion(deployment, fetched, claimed)
-  refuseOldBytes(deployment, fetched.verified.sha256)
+  if (claimed !== undefined) refuseOlder(deployment, fetched, claimed)
   return fetched
-}
-
-/** Refuses a `latest` with bytes that this host has replaced: the unsigned header may give old bytes a new version. */
-function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployment, sha256: string): void {
-  if (request.version !== 'latest' || request.allowDowngrade) return
-  const origin = { contract: 'marketplace' as const, slug: request.slug }
-  if (wasReplaced(layout, { origin, sha256 }))
-    throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin))
 }
 
 /**
  * Determines the artifact's version, and extracts the artifact into `folder` unless the same bytes are installed and
- * intact. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
+ * intact. Throws as `checkVersion` does: ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
  */
 export async function extractArtifact(
   deployment: ArtifactDeployment,
@@ -142,8 +132,11 @@ export async function extractArtifact(
   const installed = await findSameVersion(deployment, accepted)
   if (installed !== undefined) return installed
   const { pluginYaml, unpack } = await listArtifact(deployment, accepted.verified, folder)
-  const version = await checkVersion(deployment, accepted, pluginYaml)
-  return { ...accepted, content: await unpack(), pluginYaml, version }
+  // Whether the version is new to this host is known only by its content.
+  refuseOlder(deployment, accepted, decideVersion(accepted, pluginYaml).version)
+  const content = await unpack()
+  const version = await checkVersion(deployment, accepted, { ...content, pluginYaml })
+  return { ...accepted, content, pluginYaml, version }
 }
 
 /**
@@ -160,7 +153,7 @@ async function findSameVersion(
   const { pluginYaml } = installed
   if (deployment.request.kind === 'plugin' && pluginYaml === undefined) return undefined
   if (!isInstalledVersion(target, decideVersion(fetched, pluginYaml).version)) return undefined
-  const version = await checkVersion(deployment, fetched, pluginYaml)
+  const version = await checkVersion(deployment, fetched, { pluginYaml })
   const name = placePath(target.place)
   deployment.tools.log.did(`not extracted: ${name} came from these bytes, and none of its files is missing or changed`)
   return { ...fetched, content: installed, pluginYaml, version }
@@ -200,33 +193,56 @@ async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVer
   }
   bindToFiles(plan, pathTest(content.tree.files), withListed(content.staged, keepPaths))
   const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) }
-  const isSame = previous.installed?.artifact_sha256 === verified.sha256 && isInstalledVersion(target, version)
+  const isSame = isInstalledVersion(target, version) && !previous.installed?.modified
   return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed
 }
 
+/**
+ * Refuses an artifact whose files this host may not install: besides `acceptArtifact`, a version that had different
+ * content on this host, and a `latest` with bytes that this host has replaced. The operator can accept each of these.
+ */
 async function checkVersion(
   deployment: ArtifactDeployment,
   fetched: AcceptedVersion,
-  pluginYaml: PluginYaml | undefined,
+  content: Partial<UnpackedArtifact>,
 ): Promise<string> {
-  const decided = decideVersion(fetched, pluginYaml)
-  await deployment.record.update({ version: decided.version, version_source: decided.source })
+  const decided = decideVersion(fetched, content.pluginYaml)
+  const { version } = decided
+  await deployment.record.update({ version, version_source: decided.source })
   noticeOtherVersion(deployment.tools.log, fetched, decided)
-  refuseVersion(deployment, fetched, decided.version)
-  return decided.version
+  refuseOlder(deployment, fetched, version)
+  const known = versionsFrom(fetched.target.previous, originOf(deployment))
+  const same = known.find(
+    row => row.version !== null && isSameVersion(row.version, version) && isSameContent(deployment, row, content),
+  )
+  // A hub may pack the same files anew for each request. This host knows them by the digest that they had at first.
+  const sha256 = same?.artifact_sha256 ?? fetched.verified.sha256
+  refuseReusedVersion({ version, sha256 }, known, deployment.request)
+  refuseOldBytes(deployment, sha256)
+  return version
 }
 
-/**
- * Refuses a `latest` that is older than the installed version or cannot be compared with it, and a version that had
- * different bytes on this host. Called with the claimed version before the artifact is extracted, and with the actual
- * version afterwards.
- */
-function refuseVersion(deployment: ArtifactDeployment, { served, target }: AcceptedVersion, version: string): void {
+function isSameContent(
+  { layout }: ArtifactDeployment,
+  row: InstalledRow | SnapshotRow,
+  { staged, tree, pluginYaml }: Partial<UnpackedArtifact>,
+): boolean {
+  return staged !== undefined && tree !== undefined && hasContent(layout, row, { staged, tree, pluginYaml })
+}
+
+/** Refuses a `latest` that is older than the installed version or cannot be compared with it. */
+function refuseOlder(deployment: ArtifactDeployment, { target }: AcceptedVersion, version: string): void {
   const { request } = deployment
   if (request.version === 'latest' && !request.allowDowngrade)
     refuseDowngrade(version, stateFor(target.previous, originOf(deployment)))
-  const known = versionsFrom(target.previous, originOf(deployment))
-  refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, request)
+}
+
+/** Refuses a `latest` with bytes that this host has replaced: the unsigned header may give old bytes a new version. */
+function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployment, sha256: string): void {
+  if (request.version !== 'latest' || request.allowDowngrade) return
+  const origin = { contract: 'marketplace' as const, slug: request.slug }
+  if (wasReplaced(layout, { origin, sha256 }))
+    throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin))
 }
 
 async function sign(

@@ -14,7 +14,7 @@ import { makeOpenDirectorySync } from '../install/files/durable.ts'
 import { type NamedTree, type PartTree, treeBelow } from '../install/files/extracted-tree.ts'
 import { asListed } from '../install/files/spelling.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import { installPath, type PartName, placeName } from '../install/host/layout.ts'
+import { installPath, type Layout, type PartName, placeName } from '../install/host/layout.ts'
 import {
   findLeftBehind,
   type PreviousInstall,
@@ -22,15 +22,16 @@ import {
   versionsFrom,
 } from '../install/host/previous-install.ts'
 import {
-  type InstalledVersion,
+  type InstalledRow,
   isFrom,
+  type SnapshotRow,
   type SourcedVersion,
   type SourcePast,
   type SourceRecord,
 } from '../install/host/rows.ts'
 import { wasSupplyReplaced } from '../install/reports/audit.ts'
 import { environmentOf, type NewPart, type Part, type PartEnvironment } from '../install/steps/context.ts'
-import { type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
+import { hasContent, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
 import { readPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
 import type { FetchedPart, ProjectDeployment } from './deployment.ts'
 import type { VerifiedProject } from './sealed.ts'
@@ -91,16 +92,20 @@ function pastOf({ layout, request }: Pick<ProjectDeployment, 'layout' | 'request
   const origin = { contract: 'project' as const, slug: request.projectId }
   const previous = readPreviousInstall(layout, part)
   const isOurs = previous.installed !== undefined && isFrom(previous.installed, origin)
-  const [installed] = isOurs ? supplyOf(previous.installed) : []
+  const [installed] = isOurs ? supplyOf(layout, previous.installed) : []
   return {
     installed,
-    history: versionsFrom(previous, origin).flatMap(supplyOf),
+    history: versionsFrom(previous, origin).flatMap(row => supplyOf(layout, row)),
     wasReplaced: source => wasSupplyReplaced(layout, { origin, part, source }),
   }
 }
 
-function supplyOf({ version, source }: Pick<InstalledVersion, 'version' | 'source'>): SourcedVersion[] {
-  return source === undefined ? [] : [{ version, source }]
+function supplyOf(layout: Layout, row: InstalledRow | SnapshotRow): SourcedVersion[] {
+  const { version, source } = row
+  const isFromStub = (path: string): boolean => isStubFile({ path })
+  return source === undefined
+    ? []
+    : [{ version, source, hasContent: fetched => hasContent(layout, row, fetched, isFromStub) }]
 }
 
 /** Logs a notice for files and symlinks that the packer should have left out: the source supplies the part's code. */
@@ -253,9 +258,9 @@ async function signPart(
 
 /** Combines the variables that the manifest and plugin.yaml name: a plugin may declare its needs in either. */
 function both(manifest: VariableNames, pluginYaml: PluginYaml | undefined): PartEnvironment {
-  const { required, optional, ...injection } = environmentOf(pluginYaml)
+  const { required, optional, ...running } = environmentOf(pluginYaml)
   return {
-    ...injection,
+    ...running,
     required: [...new Set([...manifest.required, ...required])],
     optional: [...new Set([...manifest.optional, ...optional])],
   }

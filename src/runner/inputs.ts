@@ -2,7 +2,14 @@ import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSy
 import { isAbsolute, normalize, resolve } from 'node:path'
 import * as core from '@actions/core'
 import { z } from 'zod/mini'
-import { basicCredentials, type GitTokens, parseGitTokens } from '../core/content/source.ts'
+import {
+  basicCredentials,
+  type GitTokens,
+  type ParsedTokens,
+  parseGitTokens,
+  parseSlugKeys,
+  type SlugKeys,
+} from '../core/content/source.ts'
 import { ConfigError, errnoOf } from '../core/errors.ts'
 import { hostIdSchema, idSchema, MAX_PROJECT_ROOT_BYTES, versionSchema } from '../core/identifiers.ts'
 import { parseSettings, type Settings } from '../core/plan/settings.ts'
@@ -116,10 +123,24 @@ export class InputReader implements GivenInputs {
    * request sends.
    */
   gitTokens(name: string): GitTokens {
+    return this.#tokens(name, parseGitTokens, token => [token, basicCredentials(token)])
+  }
+
+  /** Reads lines `slug=key`, as `parseSlugKeys` does, and masks each key. */
+  slugKeys(name: string): SlugKeys {
+    return this.#tokens(name, parseSlugKeys, key => [key])
+  }
+
+  /** Masks what each line has after `=`, even if the line is refused. */
+  #tokens(
+    name: string,
+    parse: (text: string) => ParsedTokens,
+    formsOf: (token: string) => string[],
+  ): ReadonlyMap<string, string> {
     const text = takeRaw(name)
     for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
-      if (secret !== '') this.#mask([secret, basicCredentials(secret)])
-    const { tokens, problems } = parseGitTokens(text)
+      if (secret !== '') this.#mask(formsOf(secret))
+    const { tokens, problems } = parse(text)
     for (const problem of problems) this.refuse(name, problem)
     return tokens
   }

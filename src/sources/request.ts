@@ -1,5 +1,5 @@
 import type { ExtractionLimits } from '../core/archive/policy.ts'
-import type { GitTokens } from '../core/content/source.ts'
+import type { GitTokens, SlugKeys } from '../core/content/source.ts'
 import { ArtifactError } from '../core/errors.ts'
 import { monotonicMs } from '../core/log.ts'
 import { isSameVersion, refuseDowngrade, replacedBytes } from '../core/trust/versions.ts'
@@ -16,6 +16,8 @@ export interface SourceInputs {
   /** The base URL of that marketplace's services; the default is `hubUrl`. */
   readonly servicesUrl?: string | undefined
   readonly apiKey: string | undefined
+  /** Keys that take the place of `apiKey` for their slug, because a hub may bind a key to one plugin or service. */
+  readonly apiKeys: SlugKeys
   readonly signingSecret: string | undefined
   readonly gitTokens: GitTokens
 }

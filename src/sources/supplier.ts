@@ -2,6 +2,7 @@ import { unsafeEntry } from '../core/archive/planned-tree.ts'
 import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/source.ts'
 import { ArtifactError, ConfigError, withSubject } from '../core/errors.ts'
 import { bytesInWords, cleanForeignText, countInWords, listFirst, listNames } from '../core/text.ts'
+import { isSameVersion } from '../core/trust/versions.ts'
 import { type NamedTree, treeBelow } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync } from '../install/files/open.ts'
 import type { SourcePast, SourceRecord } from '../install/host/rows.ts'
@@ -35,6 +36,7 @@ const SOURCE_INPUTS: InputNames = {
   signingSecret: 'sources-signing-secret',
   subject: "the slug, kind and version in the project's manifest.json",
 }
+const SLUG_KEYS = 'sources-api-keys'
 
 interface PartDestination {
   readonly folder: string
@@ -58,10 +60,13 @@ async function fetchFromMarketplace(
   source: MarketplaceSource,
   { folder, past, isPinned }: PartDestination,
 ): Promise<OfferedVersion & { staged: string; tree: NamedTree; cost: SourceCost }> {
-  const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace
+  const { hubUrl = '', servicesUrl = hubUrl, apiKeys, signingSecret = '' } = request.marketplace
+  const ownKey = apiKeys.get(source.slug)
+  const apiKey = ownKey ?? request.marketplace.apiKey ?? ''
+  const inputs = ownKey === undefined ? SOURCE_INPUTS : { ...SOURCE_INPUTS, apiKey: SLUG_KEYS }
   const bases = { hub: hubUrl, services: servicesUrl, deployments: hubUrl }
   const base = source.kind === 'plugin' ? hubUrl : servicesUrl
-  const access = { bases, apiKey, kind: source.kind, slug: source.slug, inputs: SOURCE_INPUTS }
+  const access = { bases, apiKey, kind: source.kind, slug: source.slug, inputs }
   const client = createMarketplaceClient(tools.wires.wire, access)
   const { maxArtifactBytes, downloadTimeoutMs } = request
   const asked = { version: source.version, maxArtifactBytes, downloadTimeoutMs, signingSecret }
@@ -78,7 +83,15 @@ async function fetchFromMarketplace(
     const decided = decideVersion(found, pluginYaml)
     const { version } = decided
     noticeOtherVersion(tools.log, found, decided)
-    const offered = { version, source: { from: `${base} ${source.kind} ${source.slug}`, id: verified.sha256 } }
+    const from = `${base} ${source.kind} ${source.slug}`
+    // A hub may pack the same files anew for each request. This host knows them by the digest that they had at first.
+    const same = past.history.find(
+      had =>
+        had.source.from === from &&
+        isSameVersion(had.version ?? '', version) &&
+        had.hasContent?.({ ...part, pluginYaml }),
+    )
+    const offered = { version, source: same?.source ?? { from, id: verified.sha256 } }
     if (!isPinned) refuseReused(offered, past.history)
     if (source.version === 'latest' && !request.allowDowngrade) refuseOlder(offered, past)
     const cost = { received: found.served.artifact.size, tree }
@@ -129,7 +142,7 @@ const MARKETPLACE_INPUTS = {
   hubUrl: SOURCE_INPUTS.hub,
   apiKey: SOURCE_INPUTS.apiKey,
   signingSecret: SOURCE_INPUTS.signingSecret,
-} as const satisfies Record<keyof Omit<SourceInputs, 'servicesUrl' | 'gitTokens'>, string>
+} as const satisfies Record<keyof Omit<SourceInputs, 'servicesUrl' | 'gitTokens' | 'apiKeys'>, string>
 
 /**
  * Fetches parts from a marketplace and from git servers. A part is verified by the marketplace's signature, or by the
@@ -150,11 +163,20 @@ export class SourceSupplier {
    * Throws ConfigError `missing_input` if a part comes from a marketplace and an input for the marketplace is missing.
    */
   requireInputs(parts: readonly Pick<WantedSource, 'part'>['part'][]): void {
-    const ids = parts.filter(({ source }) => source.from === 'marketplace').map(({ shelf, id }) => `${shelf}/${id}`)
     const { marketplace } = this.#request
     const keys = Object.keys(MARKETPLACE_INPUTS) as (keyof typeof MARKETPLACE_INPUTS)[]
-    const missing = keys.filter(key => marketplace[key] === undefined).map(key => MARKETPLACE_INPUTS[key])
-    if (ids.length === 0 || missing.length === 0) return
+    const lacks = (key: keyof typeof MARKETPLACE_INPUTS, slug: string): boolean =>
+      marketplace[key] === undefined && !(key === 'apiKey' && marketplace.apiKeys.has(slug))
+    const wanted = parts.flatMap(({ shelf, id, source }) =>
+      source.from === 'marketplace'
+        ? [{ name: `${shelf}/${id}`, lacking: keys.filter(key => lacks(key, source.slug)) }]
+        : [],
+    )
+    const ids = wanted.filter(({ lacking }) => lacking.length > 0).map(({ name }) => name)
+    const missing = keys
+      .filter(key => wanted.some(({ lacking }) => lacking.includes(key)))
+      .map(key => MARKETPLACE_INPUTS[key])
+    if (missing.length === 0) return
     throw new ConfigError(
       'missing_input',
       `The project takes ${listFirst(ids, 20)} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add ${missing.length === 1 ? 'this input' : 'these inputs'} to the step's "with:".`,

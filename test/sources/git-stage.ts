@@ -178,7 +178,7 @@ const NO_WORKFLOW = { workflow: null, run_id: null, run_attempt: null, job: null
 /** The request of a deployment from a hub on the same host, so that the server's address is not refused. */
 function requestTo({ url, certificate }: GitServer): SourceRequest {
   return {
-    marketplace: { hubUrl: undefined, apiKey: undefined, signingSecret: undefined },
+    marketplace: { hubUrl: undefined, apiKey: undefined, apiKeys: new Map(), signingSecret: undefined },
     gitTokens: new Map(),
     hubUrl: url,
     ca: certificate.cert,

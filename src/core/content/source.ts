@@ -145,8 +145,11 @@ function isGitUrl(text: string): boolean {
 /** Tokens for git servers, by `host` or `host:port` as in a URL: lower case, without the default port of https. */
 export type GitTokens = ReadonlyMap<string, string>
 
-interface ParsedGitTokens {
-  readonly tokens: GitTokens
+/** API keys of a marketplace, by the slug of the plugin or service that they fetch. */
+export type SlugKeys = ReadonlyMap<string, string>
+
+export interface ParsedTokens {
+  readonly tokens: ReadonlyMap<string, string>
   /** The problems, each as part of a sentence, without any token. */
   readonly problems: readonly string[]
 }
@@ -155,11 +158,27 @@ interface ParsedGitTokens {
 const TOKEN = /^[\x21-\x7e]+$/
 
 /** Parses lines of the form `host=token` or `host:port=token`. Ignores empty lines and lines that begin with `#`. */
-export function parseGitTokens(text: string): ParsedGitTokens {
+export function parseGitTokens(text: string): ParsedTokens {
+  return parseTokens(text, { lines: 'host=token or host:port=token', word: 'a token', parseName: parseTokenHost })
+}
+
+/** Parses lines of the form `slug=key`. Ignores empty lines and lines that begin with `#`. */
+export function parseSlugKeys(text: string): ParsedTokens {
+  return parseTokens(text, { lines: 'slug=key', word: 'a key', parseName: slug => slugSchema.safeParse(slug).data })
+}
+
+/** How the lines of an input that names tokens are written, in the words of its messages. */
+interface TokenForm {
+  readonly lines: string
+  readonly word: string
+  readonly parseName: (text: string) => string | undefined
+}
+
+function parseTokens(text: string, form: TokenForm): ParsedTokens {
   const tokens = new Map<string, string>()
   const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
     if (line.trim() === '' || line.trimStart().startsWith('#')) return []
-    const problem = addLine(tokens, line.trim(), index + 1)
+    const problem = addLine(tokens, { line: line.trim(), number: index + 1 }, form)
     return problem === undefined ? [] : [problem]
   })
   return { tokens, problems }
@@ -173,15 +192,18 @@ export function basicCredentials(token: string): string {
 }
 
 /** Adds a line's token. Returns the problem with the line, if any. Does not quote the line, which may be a token. */
-function addLine(tokens: Map<string, string>, line: string, number: number): string | undefined {
+function addLine(
+  tokens: Map<string, string>,
+  { line, number }: { readonly line: string; readonly number: number },
+  { lines, word, parseName }: TokenForm,
+): string | undefined {
   const equals = line.indexOf('=')
-  const [host, token] = [parseTokenHost(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()]
-  if (host === undefined)
-    return `must consist of lines host=token or host:port=token, but line ${number} has another form`
-  if (tokens.has(host)) return `must name ${host} only once, but line ${number} names it again`
+  const [name, token] = [parseName(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()]
+  if (name === undefined) return `must consist of lines ${lines}, but line ${number} has another form`
+  if (tokens.has(name)) return `must name ${name} only once, but line ${number} names it again`
   if (!TOKEN.test(token))
-    return `must contain, for ${host} in line ${number}, a token of visible ASCII characters without spaces`
-  tokens.set(host, token)
+    return `must contain, for ${name} in line ${number}, ${word} of visible ASCII characters without spaces`
+  tokens.set(name, token)
   return undefined
 }
 

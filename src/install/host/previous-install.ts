@@ -20,14 +20,7 @@ import {
 } from './layout.ts'
 import { knownDirectories } from './plugins-directory.ts'
 import { findInstalled, readHostRecord } from './record.ts'
-import {
-  type InstalledRow,
-  type InstalledVersion,
-  isFrom,
-  type Origin,
-  type RemovedRow,
-  snapshotsFrom,
-} from './rows.ts'
+import { type InstalledRow, isFrom, type Origin, type RemovedRow, type SnapshotRow, snapshotsFrom } from './rows.ts'
 import { findRealDirectory } from './switchable.ts'
 
 /** The state of a part before a deployment changes anything. */
@@ -70,7 +63,7 @@ export function presentRow(layout: Layout, row: InstalledRow, directory: string 
  * Returns the versions from this origin that our record lists for an installed part (the installed one and the
  * snapshots), or none if the part is not installed. Versions from other origins cannot be compared with these.
  */
-export function versionsFrom({ installed }: PreviousInstall, origin: Origin): InstalledVersion[] {
+export function versionsFrom({ installed }: PreviousInstall, origin: Origin): (InstalledRow | SnapshotRow)[] {
   if (installed === undefined) return []
   return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)]
 }

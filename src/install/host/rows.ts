@@ -1,4 +1,5 @@
 import { z } from 'zod/mini'
+import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
 import {
   idSchema,
   kindSchema,
@@ -8,6 +9,7 @@ import {
   slugSchema,
   versionSchema,
 } from '../../core/identifiers.ts'
+import type { PartTree } from '../files/extracted-tree.ts'
 import { nameOf } from './layout.ts'
 
 /** The fields of our own state files, parsed as strictly as a hub's answer, because some of them become paths. */
@@ -107,6 +109,12 @@ export function newestInstallation(versions: readonly Pick<InstalledVersion, 'in
 export interface SourcedVersion {
   readonly version: string | null
   readonly source: SourceRecord
+  /** True if the version consists of this fetched tree, apart from the part's stub and the host's own files. */
+  readonly hasContent?: (fetched: {
+    readonly staged: string
+    readonly tree: PartTree
+    readonly pluginYaml: PluginYaml | undefined
+  }) => boolean
 }
 
 /** The history of a part's place on this host. */

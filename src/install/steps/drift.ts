@@ -5,13 +5,13 @@ import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml
 import { isBelow, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import { cleanForeignText } from '../../core/text.ts'
 import { isSystemError } from '../files/errors.ts'
-import { pathsOf } from '../files/extracted-tree.ts'
+import { type PartTree, pathsOf } from '../files/extracted-tree.ts'
 import { readSmallFileSync } from '../files/open.ts'
 import { withListed } from '../files/spelling.ts'
-import { directoryIn, installPath, type Place, placeName } from '../host/layout.ts'
+import { directoryIn, installPath, type Layout, type Place, placeName } from '../host/layout.ts'
 import type { ReplacingPart } from '../host/previous-install.ts'
 import { findInstalled, readInstalled } from '../host/record.ts'
-import { type InstalledRow, isFrom, type Origin } from '../host/rows.ts'
+import { type InstalledRow, isFrom, type Origin, type SnapshotRow } from '../host/rows.ts'
 import { type DriftEntry, listDrift } from '../journal/facts.ts'
 import type { Deployment } from '../transaction/record.ts'
 import type { TreeDifference } from '../trees/compare.ts'
@@ -205,6 +205,44 @@ function isRecordedTree({ layout, keepPaths }: Deployment, part: NewPart, instal
   const items = itemsOf(part.tree, withListed(part.staged, keepPaths))
   for (const recorded of record) if (!isUnchangedItem(recorded, items.next().value)) return false
   return items.next().done === true
+}
+
+/** A tree in a folder of this run, before it is signed for the host. */
+interface FetchedTree {
+  readonly staged: string
+  readonly tree: PartTree
+  /** Undefined for a service. */
+  readonly pluginYaml: PluginYaml | undefined
+}
+
+/**
+ * True if a version that this host has or retains consists of these files, with their modes and symlinks. Ignores what
+ * the record leaves out, the `plugin.sig` that the host needs, and recorded files that are not in the tree if `isAdded`
+ * returns true for them. False for a version that was modified here, and without a usable record.
+ */
+export function hasContent(
+  layout: Layout,
+  version: InstalledRow | SnapshotRow,
+  { staged, tree, pluginYaml }: FetchedTree,
+  isAdded: (path: string) => boolean = () => false,
+): boolean {
+  if (version.modified) return false
+  const isHosts = (path: string): boolean =>
+    path === 'plugin.sig' && pluginYaml !== undefined && needsPluginSig(pluginYaml)
+  const items = [...itemsOf(tree, withListed(staged, version.keep_paths))].filter(({ path }) => !isHosts(path))
+  const unseen = new Map(items.map(item => [item.path, item]))
+  const isExpected = (recorded: RecordedItem): boolean => {
+    const { path } = recorded
+    const item = unseen.get(path)
+    unseen.delete(path)
+    return isHosts(path) || (item === undefined ? isAdded(path) : isUnchangedItem(recorded, item))
+  }
+  return orIfUnreadable(false, () => {
+    const record = readTreeRecord(layout, version)
+    if (record === undefined) return false
+    for (const recorded of record) if (!isExpected(recorded)) return false
+    return unseen.size === 0
+  })
 }
 
 function isUnchangedItem(recorded: RecordedItem, item: RecordedItem | undefined): boolean {

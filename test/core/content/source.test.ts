@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { describe, it } from 'node:test'
 import { parseManifest } from '../../../src/core/content/manifest.ts'
-import { externalSourceSchema, isFixed, parseGitTokens } from '../../../src/core/content/source.ts'
+import { externalSourceSchema, isFixed, parseGitTokens, parseSlugKeys } from '../../../src/core/content/source.ts'
 import { DeployError } from '../../../src/core/errors.ts'
 import { manifestWith } from './project-manifest.ts'
 
@@ -193,4 +193,19 @@ describe('parseGitTokens', () => {
 
   it('refuses a host that is named twice', () =>
     assert.equal(parseGitTokens('x.org=a\nX.org:443=b').problems.length, 1))
+})
+
+describe('parseSlugKeys', () => {
+  it('finds each key by its slug', () => {
+    const { tokens, problems } = parseSlugKeys('# mine\npayments = a=b\r\n\nled.ger_2=c\n')
+    assert.deepEqual([Object.fromEntries(tokens), problems], [{ payments: 'a=b', 'led.ger_2': 'c' }, []])
+  })
+
+  for (const line of ['secret', '=secret', 'Payments=secret', '../x=secret', 'x=', 'x=sec ret', 'a=secret'])
+    it(`refuses ${JSON.stringify(line)} and never shows the key`, () => {
+      const { tokens, problems } = parseSlugKeys(`a=1\n${line}`)
+      assert.deepEqual([tokens.size, problems.length], [1, 1])
+      assert.match(problems[0] ?? '', /line 2/)
+      assert.doesNotMatch(problems[0] ?? '', /sec/)
+    })
 })

@@ -4,12 +4,13 @@ import { appendFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { holdVersion, releaseVersion, yankVersion } from '../../../hub/marketplace/catalogue.ts'
+import { buildZip, file, PROGRAM, type ZipItem } from '../../archives/zip-builder.ts'
 import { whyLeftToCi } from '../../extent.ts'
 import { listTree } from '../../folders.ts'
 import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from '../harness/evidence.ts'
 import { assertNoSecret, assertRefuses } from '../harness/refusal.ts'
 import { openInstalled, openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from '../harness/stage.ts'
-import { answerJson, pluginZip, serveArtifact, serveUntrustedHub } from '../harness/untrusted-hub.ts'
+import { type Answer, answerJson, pluginZip, serveArtifact, serveUntrustedHub } from '../harness/untrusted-hub.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
@@ -311,9 +312,9 @@ describe('a version with different bytes than before', () => {
   it('is accepted when exactly these bytes are pinned with redeploy, and not with the pin alone', async () => {
     await beginInstalled()
     await stage.publish('1.0.0', files, { replace: true })
-    await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' })
+    await assertRefuses(stage, { code: 'version_reused', during: 'extracting' })
     const pin = { 'artifact-sha256': servedSha256('1.0.0').toUpperCase() }
-    const refusal = { code: 'version_reused', during: 'verifying_signature' } as const
+    const refusal = { code: 'version_reused', during: 'extracting' } as const
     for (const inputs of [pin, { ...pin, version: '1.0.0' }, { redeploy: 'true' }])
       await assertRefuses(stage, refusal, inputs)
     const outputs = await deployed({ ...pin, redeploy: 'true' })
@@ -326,8 +327,51 @@ describe('a version with different bytes than before', () => {
     await stage.publish('1.1.0', pluginFiles('1.1.0'))
     await deployed()
     await stage.publish('1.0.0', files, { replace: true })
-    await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' }, { version: '1.0.0' })
+    await assertRefuses(stage, { code: 'version_reused', during: 'extracting' }, { version: '1.0.0' })
   })
+})
+
+describe('a version that a hub packs anew for each request', () => {
+  const main = file('src/main.py', 'print("hello from 1.0.0")\n')
+  const yaml = file('plugin.yaml', 'name: greeter\nversion: "1.0.0"\n')
+  const packings = {
+    first: [yaml, main],
+    second: [main, yaml],
+    third: [yaml, main].map(item => ({ ...item, name: `greeter-0a1b2c3/${item.name}` })),
+  }
+
+  it('changes nothing while paths, modes and bytes are the same, whatever the order and the times of the requests', async t => {
+    let served = packings.first
+    const artifact: Answer = (response, request) => serveArtifact(buildZip(served))(response, request)
+    const hub = await serveUntrustedHub(t, { artifact, detail: answerJson(200, { latest_version: '1.0.0' }) })
+    for (const [packing, changed] of [
+      ['first', 'true'],
+      ['second', 'false'],
+      ['first', 'false'],
+      ['third', 'false'],
+      ['third', 'false'],
+    ] as const) {
+      served = packings[packing]
+      const outputs = await deployed({ 'hub-url': hub.url })
+      assert.deepEqual([outputs['version'], outputs['changed']], ['1.0.0', changed], packing)
+    }
+  })
+
+  for (const [name, items] of Object.entries({
+    'another byte': [yaml, file('src/main.py', 'print("hello from 1.0.1")\n')],
+    'another mode': [yaml, { ...main, mode: PROGRAM }],
+    'another path': [yaml, main, file('src/more.py', '')],
+    'a file less': [yaml],
+  }))
+    it(`is refused with ${name}`, async t => {
+      let served: readonly ZipItem[] = packings.first
+      const artifact: Answer = (response, request) => serveArtifact(buildZip(served))(response, request)
+      const hub = await serveUntrustedHub(t, { artifact, detail: answerJson(200, { latest_version: '1.0.0' }) })
+      await deployed({ 'hub-url': hub.url })
+      served = items
+      const inputs = { 'hub-url': hub.url, 'deployments-url': stage.hub.url }
+      await assertRefuses(stage, { code: 'version_reused', during: 'extracting' }, inputs)
+    })
 })
 
 describe('a service', () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { createKey } from '../../../hub/access.ts'
 import { zipFolder } from '../../../hub/archive/make-zip.ts'
 import { publishArchive } from '../../../hub/marketplace/publish.ts'
 import { publishProject } from '../../../hub/project/publish.ts'
@@ -193,4 +194,44 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     const key = { signer_public_key: stage.signerPublicKey, dek: dek.toString('base64') }
     return { bytes, release: { project_id: PROJECT_ID, version, signature, ...key } }
   }
+})
+
+describe('a project with parts from a marketplace that binds each key to one slug', () => {
+  let stage: ProjectStage
+  before(async () => {
+    stage = await openProjectStage()
+  })
+  after(() => stage.close())
+
+  it('takes a key of its own for each slug, and masks each', async () => {
+    const keys: Record<string, string> = {}
+    for (const slug of ['payments', 'ledger']) {
+      const source = join(stage.folder, slug)
+      writeFiles(source, { 'plugin.yaml': `name: ${slug}\nversion: "1.0.0"\n` })
+      const publication = {
+        kind: 'plugin',
+        slug,
+        version: '1.0.0',
+        signingSecret: SIGNING_SECRET,
+        replace: false,
+      } as const
+      await publishArchive(stage.store, zipFolder(source).bytes, publication)
+      keys[slug] = createKey(stage.store, { name: slug, kind: 'plugin', slug }).key
+    }
+    const steps = ['payments', 'ledger'].map(
+      slug => `  - {id: ${slug}, action: install_plugin, plugin: ${slug}, source: {marketplace_slug: ${slug}}}\n`,
+    )
+    const plan = `${CART_PLAN}${steps.join('')}`
+    const files = { 'plugins/cart/plugin.yaml': 'name: cart\nversion: "1.0.0"\n', 'deployment/install.yaml': plan }
+    await stage.publish('1.0.0', files)
+    const marketplace = { 'sources-hub-url': stage.hub.url, 'sources-signing-secret': SIGNING_SECRET }
+    const lines = Object.entries(keys).map(([slug, key]) => `${slug}=${key}`)
+    const refused = await stage.deploy({ ...marketplace, 'sources-api-key': keys['payments'] ?? '' })
+    assert.match(refused.log, /plugins\/ledger: .* give each such slug its own line in sources-api-keys/)
+    const { exitCode, log } = await stage.deploy({ ...marketplace, 'sources-api-keys': lines.join('\n') })
+    assert.equal(exitCode, 0, log)
+    for (const key of Object.values(keys)) assert.ok(log.includes(`::add-mask::${key}`))
+    const partly = await stage.deploy({ ...marketplace, 'sources-api-keys': lines[0] ?? '', redeploy: 'true' })
+    assert.equal(partly.outputs['error-code'], 'missing_input', partly.log)
+  })
 })
