@@ -5,6 +5,7 @@ import { z } from 'zod'
 import { HubError, UsageError } from '../errors.ts'
 import { unreadable, writeNewFile } from '../files.ts'
 import { labelSchema, parseInput, pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from '../names.ts'
+import { readSourceRegistry } from '../project/part-sources.ts'
 import { publishProject, releaseSchema, requireDeployableProject, type SealedRelease } from '../project/publish.ts'
 import { type Published, sendPublication } from '../project/publishing/send-publication.ts'
 import { createSigningKey, readSigningKey, type SealedProject, sealProject, signerPublicKey } from '../project/seal.ts'
@@ -18,16 +19,19 @@ const SEAL_OPTIONS = {
   'signing-key': { type: 'string' },
   'project-name': { type: 'string' },
   'plugins-dirname': { type: 'string' },
+  sources: { type: 'string' },
   'built-at': { type: 'string' },
 } as const
 
 const SEAL_USAGE = `  --source DIR           the folder with plugins/, extensions/ and deployment/install.yaml; it is only read
   --version V            the project's version (semver)
-  --signing-key FILE     the private key (Ed25519) from "project keygen"
+  --signing-key FILE     the private key (Ed25519) from "project keygen", or the 32 raw bytes of one
 
   --project-id P         the project's id (default: project_id in the plan)
   --project-name N       the display name (default: the id)
-  --plugins-dirname D    the folder of the plugins in the source (default plugins)
+  --plugins-dirname D    the folder of the plugins in the source (default: plugins.directory of integration.yaml, or plugins)
+  --sources FILE         the sources of parts from elsewhere, in JSON: {"pay": {"source": {"marketplace_slug": "payments"}}};
+                         steps, plugin.yaml, service.yaml and extension.yaml may also have a source
   --built-at TIME        ISO 8601 date, or date and time with Z or an offset (default: SOURCE_DATE_EPOCH or now)`
 
 /** Only times that mean the same on every machine. */
@@ -43,7 +47,7 @@ type SealValues = { readonly [name in keyof typeof SEAL_OPTIONS]?: string | unde
 
 /**
  * Seals according to the options, and lists the omitted paths on standard error. Throws UsageError for a missing or
- * malformed option, and HubError as readSigningKey and sealProject do.
+ * malformed option, and HubError as readSigningKey, readSourceRegistry and sealProject do.
  */
 export async function sealSource(values: SealValues): Promise<SealedProject> {
   requireForm('project-id', values['project-id'], projectIdSchema)
@@ -57,6 +61,7 @@ export async function sealSource(values: SealValues): Promise<SealedProject> {
     signingKey: readSigningKey(requireOption('signing-key', values['signing-key'])),
     projectName: values['project-name'],
     pluginsDirname: values['plugins-dirname'],
+    sources: values.sources === undefined ? undefined : readSourceRegistry(values.sources),
     builtAt: parseBuiltAt(values['built-at']),
   })
   for (const path of sealed.leftOut) console.error(`Left out: ${path}`)

@@ -6,9 +6,7 @@ import { HubError } from '../errors.ts'
 import { labelSchema, parseInput, versionSchema } from '../names.ts'
 import { MAX_PLUGIN_YAML_BYTES, parseYamlDocument, readText, readVersion, requireYamlSize } from '../yaml.ts'
 import type { PartSource, PartSources } from './part-sources.ts'
-import { type Member, resolveLink, type SourceTree } from './source-tree.ts'
-
-export const DEFAULT_PLUGINS_DIRNAME = 'plugins'
+import { DEFAULT_PLUGINS_DIRNAME, type Member, resolveLink, type SourceTree } from './source-tree.ts'
 
 type Members = ReadonlyMap<string, Member>
 
@@ -60,19 +58,22 @@ function identityOf(members: Members, path: string, source: PartSource | undefin
 }
 
 /**
- * A stub need not have a plugin.yaml. Without one, the version is that of the marketplace source, or 0.0.0 for a git
- * source.
+ * A stub need not have a plugin.yaml, or a version in it. The version is then that of the marketplace source, or 0.0.0
+ * for a git source.
  */
 function describe(members: Members, path: string, source: PartSource | undefined): PluginDescription {
-  if (source === undefined || members.has(`${path}/plugin.yaml`)) return readDescription(members, path)
-  return { version: 'marketplace_version' in source ? source.marketplace_version : '0.0.0', environment: undefined }
+  if (source === undefined) return readDescription(members, path)
+  const version = 'marketplace_version' in source ? source.marketplace_version : '0.0.0'
+  return members.has(`${path}/plugin.yaml`)
+    ? readDescription(members, path, version)
+    : { version, environment: undefined }
 }
 
-function readDescription(members: Members, path: string): PluginDescription {
+function readDescription(members: Members, path: string, otherwise?: string): PluginDescription {
   const file = members.get(`${path}/plugin.yaml`)
   if (file === undefined) throw new HubError(400, `The plugin ${path} has no plugin.yaml: add one.`)
   if (file.type !== 'file') throw new HubError(400, `${file.path} is a ${file.type}: replace it with a file.`)
-  return parsePluginDescription(readFileSync(file.source, 'utf8'), file.path)
+  return parsePluginDescription(readFileSync(file.source, 'utf8'), file.path, otherwise)
 }
 
 const namesSchema = z.preprocess(
@@ -89,19 +90,23 @@ const descriptionSchema = z.object({
 
 type PluginDescription = z.output<typeof descriptionSchema>
 
+function withVersion(otherwise: string) {
+  return descriptionSchema.extend({ version: versionSchema.default(otherwise) })
+}
+
 /**
  * Reads the fields of a `plugin.yaml` for the manifest. Throws HubError 400, which names the `path`, for invalid YAML,
  * for a file that is larger than clients accept, for a field that is missing or wrong, and for a name or a version that
- * YAML parsers read differently.
+ * YAML parsers read differently. `otherwise` is the version if the file names none.
  */
-export function parsePluginDescription(text: string, path: string): PluginDescription {
+export function parsePluginDescription(text: string, path: string, otherwise?: string): PluginDescription {
   requireYamlSize(path, Buffer.byteLength(text), MAX_PLUGIN_YAML_BYTES)
   const document = parseYamlDocument(text, path)
   const value: unknown = document.toJS({ maxAliasCount: 0 })
   readText(document, ['name'], path)
   readVersion(document, path)
   try {
-    return parseInput(descriptionSchema, value)
+    return parseInput(otherwise === undefined ? descriptionSchema : withVersion(otherwise), value)
   } catch (error) {
     throw new HubError(400, `${path}: ${error instanceof Error ? error.message : String(error)}`)
   }

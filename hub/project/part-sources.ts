@@ -1,9 +1,13 @@
+import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
+import { HubError } from '../errors.ts'
+import { unreadable } from '../files.ts'
 import { kindSchema, slugSchema, versionSchema } from '../names.ts'
-import { type Plan, refusedPlan } from './plan.ts'
-import type { Member, SourceTree } from './source-tree.ts'
+import { MAX_PLUGIN_YAML_BYTES, parseYamlDocument } from '../yaml.ts'
+import type { Plan } from './plan.ts'
+import { type FileMember, type Member, PLAN_PATH, type SourceTree } from './source-tree.ts'
 
 const MAX_URL_CHARS = 2000
 
@@ -49,14 +53,15 @@ function parseSource(written: object, label: string): PartSource {
     value === null || value === '' || (isGit && GIT_DEFAULTS[name] === value)
   const given = Object.fromEntries(Object.entries(written).filter(entry => !isEmpty(entry)))
   const { data, error } = partSourceSchema.safeParse(given)
-  if (data === undefined) throw refusedPlan([`${label} ${error?.issues[0]?.message}`])
-  return data
+  if (data !== undefined) return data
+  const [{ path, message } = { path: [], message: 'cannot be used' }] = error?.issues ?? []
+  throw new HubError(400, `${label}${path.length === 0 ? '' : `: ${path.join('.')}`} ${message}.`)
 }
 
 /** Throws HubError 400 for a source that hosts refuse: `sha256` may pin the tree of a branch or tag. */
 export function requireFixedSource(written: object, part: string, sha256: string | undefined): void {
   const isNamed = sha256 !== undefined && 'ref' in written && typeof written.ref === 'string' && written.ref !== ''
-  parseSource(isNamed ? { ...written, ref: '0'.repeat(40) } : written, `the source of ${part} in manifest.json`)
+  parseSource(isNamed ? { ...written, ref: '0'.repeat(40) } : written, `The source of ${part} in manifest.json`)
 }
 
 const GIT_DEFAULTS: Readonly<Record<string, string>> = { marketplace_version: 'latest', marketplace_kind: 'plugin' }
@@ -104,22 +109,117 @@ function isPublicUrl(text: string): boolean {
   return `${username}${password}${search}${hash}` === '' && !/[\s\\?#@\p{Cc}]/u.test(text)
 }
 
-/**
- * Returns the sources of the parts that the project does not contain. Throws HubError 400 for a source that hosts
- * refuse or that could change, for one in a step that installs nothing, and for two different sources of one part.
- */
-export function readPartSources(plan: Plan, pluginsDirname: string): PartSources {
-  const sources = new Map<string, PartSource>()
-  for (const { id, action, plugin, extension, source: written } of plan.steps) {
-    if (written === undefined) continue
-    const source = parseSource(written, `step ${id}: source`)
-    const path = action === 'install_plugin' ? `${pluginsDirname}/${plugin}` : `extensions/${extension}`
-    const other = sources.get(path)
-    if (other !== undefined && !isDeepStrictEqual(other, source))
-      throw refusedPlan([
-        `step ${id} gives ${path} a different source than an earlier step: keep only one of the sources`,
-      ])
-    sources.set(path, source)
+/** A registry of sources by part, as packers write it: each value is a source, or a map with a source. */
+export type SourceRegistry = Readonly<Record<string, object>>
+
+const registrySchema = z.record(z.string(), z.record(z.string(), z.unknown()))
+
+/** Reads a registry of sources in JSON. Throws HubError 400 for a file that cannot be read or has another form. */
+export function readSourceRegistry(path: string): SourceRegistry {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    throw new HubError(400, `The file of sources ${path} ${unreadable(error, 'correct --sources')}.`)
   }
-  return sources
+  const { data } = registrySchema.safeParse(parseJson(text))
+  if (data !== undefined) return data
+  throw new HubError(
+    400,
+    `The file of sources ${path} must be a JSON object from each part's id to its source, such as {"pay": {"source": {"marketplace_slug": "payments"}}}.`,
+  )
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** A source that a file gives a part, before it is checked. */
+interface WrittenSource {
+  readonly path: string
+  readonly source: object
+  /** The place of the source, for messages. */
+  readonly label: string
+}
+
+/**
+ * Returns the sources of the parts that the project does not contain: those in the plan's steps, in the parts' own
+ * plugin.yaml, service.yaml or extension.yaml, and in the registry, from which other projects' parts are left out. Throws
+ * HubError 400 for a source that hosts refuse or that could change, and for two different sources of one part.
+ */
+export function readPartSources(plan: Plan, tree: SourceTree, registry: SourceRegistry = {}): PartSources {
+  const found = new Map<string, { source: PartSource; label: string }>()
+  for (const { path, source: written, label } of [
+    ...sourcesInPlan(plan, tree),
+    ...sourcesInParts(tree),
+    ...sourcesInRegistry(registry, plan, tree),
+  ]) {
+    const source = parseSource(written, label)
+    const other = found.get(path)
+    if (other !== undefined && !isDeepStrictEqual(other.source, source))
+      throw new HubError(
+        400,
+        `${label} gives ${path} a different source than ${other.label}: keep only one of the sources.`,
+      )
+    found.set(path, other ?? { source, label })
+  }
+  return new Map([...found].map(([path, { source }]) => [path, source]))
+}
+
+function sourcesInPlan({ steps }: Plan, { pluginsDirname }: SourceTree): WrittenSource[] {
+  return steps.flatMap(({ id, action, plugin, extension, source }) => {
+    if (source === undefined) return []
+    const path = action === 'install_plugin' ? `${pluginsDirname}/${plugin}` : `extensions/${extension}`
+    return [{ path, source, label: `${PLAN_PATH}: the source in step ${id}` }]
+  })
+}
+
+/** A file that is not YAML, or has something else as its source, says nothing about the part. */
+function sourcesInParts({ members, plugins, extensions }: SourceTree): WrittenSource[] {
+  const files = [
+    ...plugins.map(path => [path, 'plugin.yaml'] as const),
+    ...extensions.flatMap(path => [[path, 'service.yaml'] as const, [path, 'extension.yaml'] as const]),
+  ]
+  return files.flatMap(([path, name]) => {
+    const member = members.get(`${path}/${name}`)
+    const source = member?.type === 'file' ? sourceIn(member) : undefined
+    return source === undefined ? [] : [{ path, source, label: `The source in ${path}/${name}` }]
+  })
+}
+
+const withSourceSchema = z.object({ source: z.record(z.string(), z.unknown()) })
+
+function sourceIn({ source: file, path, size }: FileMember): object | undefined {
+  if (size > MAX_PLUGIN_YAML_BYTES) return undefined
+  try {
+    const value = parseYamlDocument(readFileSync(file, 'utf8'), path).toJS({ maxAliasCount: 0 })
+    return withSourceSchema.safeParse(value).data?.source
+  } catch {
+    return undefined
+  }
+}
+
+/** A registry may name a part by its id or by its path. */
+function sourcesInRegistry(registry: SourceRegistry, plan: Plan, tree: SourceTree): WrittenSource[] {
+  const installed = plan.steps.flatMap(({ action, plugin, extension }) =>
+    action === 'install_plugin'
+      ? [`${tree.pluginsDirname}/${plugin}`]
+      : action === 'install_extension'
+        ? [`extensions/${extension}`]
+        : [],
+  )
+  const parts = [...new Set([...installed, ...tree.plugins, ...tree.extensions])]
+  return parts.flatMap(path => {
+    const key = [path, path.replace(`${tree.pluginsDirname}/`, 'plugins/'), basename(path)].find(name =>
+      Object.hasOwn(registry, name),
+    )
+    const entry = key === undefined ? undefined : registry[key]
+    if (entry === undefined) return []
+    const source = 'source' in entry && typeof entry.source === 'object' && entry.source !== null ? entry.source : entry
+    return [{ path, source, label: `The source of ${key} in the file of sources` }]
+  })
 }

@@ -115,7 +115,7 @@ function parseField<T>(schema: z.ZodType<T>, value: unknown): T {
   }
 }
 
-export function refusedPlan(problems: readonly string[]): HubError {
+function refusedPlan(problems: readonly string[]): HubError {
   return new HubError(400, `${PLAN_PATH}: ${problems.slice(0, MAX_PROBLEMS).join('; ')}.`)
 }
 

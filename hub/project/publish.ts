@@ -20,10 +20,10 @@ import type { Store } from '../store.ts'
 import { MAX_PLAN_BYTES, requireYamlSize } from '../yaml.ts'
 import { addProjectVersion, findSame, type ProjectVersion } from './catalogue.ts'
 import { decryptPieces, encryptDek, type Opened, piecesOf } from './encrypt.ts'
-import { comparePaths, DEFAULT_PLUGINS_DIRNAME } from './manifest.ts'
+import { comparePaths } from './manifest.ts'
 import { requireFixedSource } from './part-sources.ts'
 import { type PlannedFiles, parsePlan, requireWorkablePlan } from './plan.ts'
-import { PLAN_PATH } from './source-tree.ts'
+import { DEFAULT_PLUGINS_DIRNAME, PLAN_PATH } from './source-tree.ts'
 
 const SPKI_ED25519_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
 

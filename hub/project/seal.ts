@@ -15,25 +15,28 @@ import { HubError } from '../errors.ts'
 import { readPieces, unreadable, writeNewFile } from '../files.ts'
 import { labelSchema, parseInput, pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from '../names.ts'
 import { DEK_BYTES, encryptTar, NONCE_BYTES } from './encrypt.ts'
-import { buildManifest, comparePaths, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
-import { type PartSources, readPartSources, withStubs } from './part-sources.ts'
+import { buildManifest, comparePaths, type Manifest } from './manifest.ts'
+import { type PartSources, readPartSources, type SourceRegistry, withStubs } from './part-sources.ts'
 import { type PlannedFiles, parsePlan, requireWorkablePlan } from './plan.ts'
 import type { SealedRelease } from './publish.ts'
-import { type FileMember, type Member, readSourceTree, type SourceTree } from './source-tree.ts'
+import { type FileMember, findPluginsDirname, type Member, readSourceTree, type SourceTree } from './source-tree.ts'
 
 const factsSchema = z.object({
   projectId: projectIdSchema.optional(),
   version: projectVersionSchema,
   projectName: labelSchema.optional(),
-  pluginsDirname: pluginsDirnameSchema.default(DEFAULT_PLUGINS_DIRNAME),
+  pluginsDirname: pluginsDirnameSchema,
   builtAt: z.date().default(() => new Date()),
 })
 
 /**
- * Defaults: the plan's `project_id` for `projectId`, the project's id for `projectName`, `plugins` for
- * `pluginsDirname`, and now for `builtAt`.
+ * Defaults: the plan's `project_id` for `projectId`, the project's id for `projectName`, the folder that
+ * `findPluginsDirname` finds for `pluginsDirname`, and now for `builtAt`.
  */
-export type SealOptions = z.input<typeof factsSchema> & {
+export type SealOptions = Omit<z.input<typeof factsSchema>, 'pluginsDirname'> & {
+  readonly pluginsDirname?: string | undefined
+  /** The sources of parts, in addition to those that the project's own files name. */
+  readonly sources?: SourceRegistry | undefined
   /** The folder with `plugins/`, `extensions/` and `deployment/install.yaml`. */
   readonly source: string
   /** An Ed25519 private key. */
@@ -53,20 +56,22 @@ export interface SealedProject extends SealedRelease {
  * Seals a source folder in the encrypted artifact format, and signs the sealed bytes (contract 5.2, rule 4). Seals only
  * a stub of each part that comes from elsewhere. Writes nothing into the folder. The same files, facts, key and random
  * bytes give the same sealed bytes. Throws HubError 400 for a wrong option, and if a file changes in the meantime. Also
- * throws as readSourceTree, parsePlan, readPartSources, requireWorkablePlan and buildManifest do.
+ * throws as findPluginsDirname, readSourceTree, parsePlan, readPartSources, requireWorkablePlan and buildManifest do.
  */
 export async function sealProject({
   source,
   signingKey,
   random = randomBytes,
+  sources: registry,
   ...given
 }: SealOptions): Promise<SealedProject> {
-  const asked = parseInput(factsSchema, given)
+  const pluginsDirname = given.pluginsDirname ?? findPluginsDirname(source)
+  const asked = parseInput(factsSchema, { ...given, pluginsDirname })
   const read = readSourceTree(source, asked.pluginsDirname)
   const plan = parsePlan(readFileSync(read.plan, 'utf8'))
   const projectId = asked.projectId ?? plan.project_id
   const facts = { ...asked, projectId, projectName: asked.projectName ?? projectId }
-  const sources = readPartSources(plan, read.pluginsDirname)
+  const sources = readPartSources(plan, read, registry)
   const tree = withStubs(read, sources)
   requireWorkablePlan(plan, projectId, plannedFilesOf(tree, sources))
   const manifest = buildManifest(tree, { ...facts, sources })
@@ -98,6 +103,7 @@ function plannedFilesOf(tree: SourceTree, sources: PartSources): PlannedFiles {
 }
 
 const RAW_BYTES = 32
+const PKCS8_ED25519_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
 
 /** Writes a new Ed25519 key as PKCS #8 PEM, mode 0600. Throws HubError 400 if the file exists or cannot be written. */
 export function createSigningKey(path: string): KeyObject {
@@ -106,16 +112,22 @@ export function createSigningKey(path: string): KeyObject {
   return privateKey
 }
 
-/** Throws HubError 400 if the file cannot be read or is not an Ed25519 private key in PEM without a passphrase. */
+/**
+ * Reads an Ed25519 private key: PEM without a passphrase, or its 32 raw bytes. Throws HubError 400 if the file cannot be
+ * read or is neither.
+ */
 export function readSigningKey(path: string): KeyObject {
-  const pem = readKeyFile(path)
+  const bytes = readKeyFile(path)
   try {
-    const key = createPrivateKey(pem)
+    const key =
+      bytes.length === RAW_BYTES
+        ? createPrivateKey({ key: Buffer.concat([PKCS8_ED25519_PREFIX, bytes]), format: 'der', type: 'pkcs8' })
+        : createPrivateKey(bytes)
     if (key.asymmetricKeyType === 'ed25519') return key
   } catch {}
   throw new HubError(
     400,
-    `The file ${path} is not an Ed25519 private key in PEM without a passphrase: create one with "project keygen --out FILE".`,
+    `The file ${path} is neither an Ed25519 private key in PEM without a passphrase nor the 32 raw bytes of one: create one with "project keygen --out FILE".`,
   )
 }
 

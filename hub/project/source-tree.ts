@@ -1,10 +1,13 @@
-import { lstatSync, readdirSync, readlinkSync, realpathSync, type Stats, statSync } from 'node:fs'
+import { lstatSync, readdirSync, readFileSync, readlinkSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { basename, join, posix } from 'node:path'
+import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { hashFile } from '../files.ts'
 import { partIdSchema } from '../names.ts'
+import { parseYamlDocument } from '../yaml.ts'
 
 export const PLAN_PATH = 'deployment/install.yaml'
+export const DEFAULT_PLUGINS_DIRNAME = 'plugins'
 
 const UNPORTABLE_NAME = /[\\\p{Cc}\uFFFD]/u
 const MAX_NAME_BYTES = 255
@@ -22,6 +25,20 @@ export interface SourceTree {
   readonly extensions: readonly string[]
   /** Paths that exist but are not sealed. */
   readonly leftOut: readonly string[]
+}
+
+const integrationSchema = z.object({ plugins: z.object({ directory: z.string().min(1) }) })
+
+/**
+ * Returns the folder of the plugins, relative to the source folder: the one that the host framework's own file
+ * (integration.yaml) names, else `plugins`. Throws HubError 400 if that file is not YAML.
+ */
+export function findPluginsDirname(source: string): string {
+  const file = join(source, 'integration.yaml')
+  if (!statSync(file, { throwIfNoEntry: false })?.isFile()) return DEFAULT_PLUGINS_DIRNAME
+  const value = parseYamlDocument(readFileSync(file, 'utf8'), 'integration.yaml').toJS({ maxAliasCount: 0 })
+  const named = integrationSchema.safeParse(value).data?.plugins.directory ?? DEFAULT_PLUGINS_DIRNAME
+  return named.replace(/^(?:\.\/+)+/, '').replace(/(?<=.)\/+$/, '')
 }
 
 interface Reading {

@@ -15,9 +15,8 @@ import { parseSlug } from '../../hub/commands/versions.ts'
 import { UsageError } from '../../hub/errors.ts'
 import type { ListingId } from '../../hub/marketplace/catalogue.ts'
 import { type Kind, pluginsDirnameSchema, projectVersionSchema, slugOf } from '../../hub/names.ts'
-import { DEFAULT_PLUGINS_DIRNAME } from '../../hub/project/manifest.ts'
 import { readProjectId } from '../../hub/project/plan.ts'
-import { PLAN_PATH } from '../../hub/project/source-tree.ts'
+import { findPluginsDirname, PLAN_PATH } from '../../hub/project/source-tree.ts'
 import { type PluginYaml, parsePluginYaml, pluginYamlProblem } from '../../src/core/content/plugin-yaml.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../src/core/identifiers.ts'
@@ -206,12 +205,12 @@ interface GivenProject {
 }
 
 /**
- * Reads the project's id from its plan. Only options can name its version, or a plugins folder other than the default.
+ * Reads the project's id from its plan, and its plugins folder from `integration.yaml`. Only options can name its version.
  * Throws UsageError for options that do not apply or are malformed, and if there is no plan. Throws HubError if the
  * plan cannot be used.
  */
 function readProject(folder: string, given: GivenProject): Project {
-  const { slug, version = FIRST_VERSION, 'plugins-dirname': pluginsDirname = DEFAULT_PLUGINS_DIRNAME } = given
+  const { slug, version = FIRST_VERSION, 'plugins-dirname': pluginsDirname = findPluginsDirname(folder) } = given
   if (slug !== undefined)
     throw new UsageError(
       `The option --slug does not apply to a project, whose id is in ${PLAN_PATH}: remove the option.`,

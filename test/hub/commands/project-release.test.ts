@@ -4,7 +4,8 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync 
 import { basename, dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { readSealedFile, releasePath, sealSource, writeSealedFile } from '../../../hub/commands/project-release.ts'
-import { createSigningKey, readSigningKey } from '../../../hub/project/seal.ts'
+import { readSourceRegistry } from '../../../hub/project/part-sources.ts'
+import { createSigningKey, readSigningKey, signerPublicKey } from '../../../hub/project/seal.ts'
 import { withoutRoot } from '../../folders.ts'
 import { newShop, sealShop } from '../project/project-source.ts'
 import { CLI } from '../run-cli.ts'
@@ -74,6 +75,25 @@ describe('a sealed file', () => {
   })
 })
 
+describe('a file of sources', () => {
+  it('is refused with the reason if it is missing or has another form', t => {
+    const path = join(newFolder(t), 'sources.json')
+    assert.throws(
+      () => readSourceRegistry(path),
+      refusal(`The file of sources ${path} does not exist: correct --sources.`),
+    )
+    for (const text of ['', '[]', '{"pay": "payments"}']) {
+      writeFileSync(path, text)
+      assert.throws(() => readSourceRegistry(path), {
+        status: 400,
+        message: / must be a JSON object from each part's id /,
+      })
+    }
+    writeFileSync(path, '{"pay": {"source": {"marketplace_slug": "payments"}}}')
+    assert.deepEqual(Object.keys(readSourceRegistry(path)), ['pay'])
+  })
+})
+
 describe('a signing key', () => {
   it('is refused with the reason why it cannot be read', async t => {
     const path = join(newFolder(t), 'signing.pem')
@@ -85,6 +105,21 @@ describe('a signing key', () => {
     await withoutRoot(async () =>
       assert.throws(() => readSigningKey(path), refusal(`The signing key ${path} ${FORBIDDEN}`)),
     )
+  })
+
+  it('may be the 32 raw bytes of an Ed25519 key, and nothing else', t => {
+    const folder = newFolder(t)
+    const key = createSigningKey(join(folder, 'signing.pem'))
+    const raw = key.export({ format: 'der', type: 'pkcs8' }).subarray(-32)
+    writeFileSync(join(folder, 'raw'), raw)
+    assert.equal(signerPublicKey(readSigningKey(join(folder, 'raw'))), signerPublicKey(key))
+    for (const bytes of [raw.subarray(1), Buffer.concat([raw, raw]), Buffer.from('')]) {
+      writeFileSync(join(folder, 'other'), bytes)
+      assert.throws(() => readSigningKey(join(folder, 'other')), {
+        status: 400,
+        message: / is neither an Ed25519 .* nor the 32 raw /,
+      })
+    }
   })
 
   it('leaves no file if it cannot be written completely', t => {

@@ -251,7 +251,7 @@ describe('publishing a project that was sealed elsewhere', () => {
         manifest({ plugins: [{ id: 'cart', version: '1.0.0', source: { url: 'https://h/x', ref: 'main' } }] }),
         ...PARTS,
       ]),
-      /the source of plugins\/cart in manifest\.json .*full commit id/,
+      /The source of plugins\/cart in manifest\.json: ref must be a full commit id/,
     ],
     ['a plan that runs a command', planned('{id: a, action: run}'), /step a: action must be one of/],
     ['a plan that installs nothing', planned('{id: a, action: prepare}'), /no step installs anything/],

@@ -69,6 +69,74 @@ describe('a sealed project', () => {
     assert.ok(sealed.leftOut.includes('plugins/cart/src/main.py'))
   })
 
+  const ref = 'a1'.repeat(20)
+  const places = {
+    'its step': [{ plan: 'source: {marketplace_slug: carts}' }, {}],
+    'its own plugin.yaml': [{ 'plugins/cart/plugin.yaml': 'name: cart\nsource: {marketplace_slug: carts}\n' }, {}],
+    'a registry, by its id': [{}, { sources: { cart: { source: { marketplace_slug: 'carts' } } } }],
+    'a registry, by its path': [{}, { sources: { 'plugins/cart': { marketplace_slug: 'carts' } } }],
+    'two places that agree': [
+      { 'plugins/cart/plugin.yaml': 'name: cart\nsource:\n  marketplace_slug: carts\n  url:\n  ref: ""\n' },
+      { sources: { cart: { marketplace_slug: 'carts', marketplace_version: 'latest', subdirectory: null } } },
+    ],
+  } as const
+  for (const [name, [files, options]] of Object.entries(places))
+    it(`seals only a stub of a part whose source is in ${name}`, async t => {
+      const { plan = '', ...more } = files as Record<string, string>
+      const step = `{id: cart, action: install_plugin, plugin: cart${plan === '' ? '' : `, ${plan}`}}`
+      const given = { ...more, 'deployment/install.yaml': `${PLAN_HEAD}steps: [${step}]\n` }
+      const sealed = await sealShop(t, options, given)
+      assert.ok(sealed.leftOut.includes('plugins/cart/src/main.py'))
+      const source = { marketplace_slug: 'carts', marketplace_version: 'latest', marketplace_kind: 'plugin' }
+      assert.partialDeepStrictEqual(sealed.manifest.plugins, [{ id: 'cart', source }])
+    })
+
+  for (const name of ['service.yaml', 'extension.yaml'])
+    it(`seals only a stub of an extension whose source is in its ${name}`, async t => {
+      const file = `source:\n  url: https://git.example.org/x\n  ref: ${ref.toUpperCase()}\n  marketplace_kind: plugin\n`
+      const sealed = await sealShop(t, {}, { [`extensions/mailer/${name}`]: file })
+      assert.deepEqual(sealed.manifest.extensions, [
+        { id: 'mailer', source: { url: 'https://git.example.org/x', ref } },
+      ])
+      assert.ok(sealed.leftOut.includes('extensions/mailer/run.sh'))
+    })
+
+  it('takes no source from a file of another kind, or for a part of another project', async t => {
+    const files = { 'extensions/mailer/service.yaml': 'a: 1\n---\nsource: ./mailer\n' }
+    const { manifest } = await sealShop(t, { sources: { till: { marketplace_slug: 'till' } } }, files)
+    assert.deepEqual(
+      [manifest.plugins.length, manifest.plugins[0]?.source, manifest.extensions[0]?.source],
+      [1, undefined, undefined],
+    )
+  })
+
+  it('is refused with different sources of one part, which it names', async t => {
+    const files = { 'plugins/cart/plugin.yaml': 'name: cart\nsource: {marketplace_slug: carts}\n' }
+    await assert.rejects(sealShop(t, { sources: { cart: { marketplace_slug: 'other' } } }, files), {
+      status: 400,
+      message:
+        /of cart in the file of sources gives plugins\/cart a different source than The source in plugins\/cart\/plugin\.yaml/,
+    })
+  })
+
+  it('has the plugins folder that integration.yaml names', async t => {
+    const { 'plugins/cart/plugin.yaml': yaml, 'plugins/cart/.env.template': template } = SHOP
+    const moved = { 'apps/cart/plugin.yaml': yaml, 'apps/cart/.env.template': template }
+    const none = {
+      'plugins/cart/plugin.yaml': undefined,
+      'plugins/cart/.env.template': undefined,
+      'plugins/cart/src/main.py': undefined,
+    }
+    for (const written of ['apps', './apps/', '"apps"']) {
+      const files = { ...moved, ...none, 'integration.yaml': `plugins:\n  directory: ${written}\n` }
+      const { manifest } = await sealShop(t, {}, files)
+      assert.equal(manifest.plugins_dirname, 'apps')
+    }
+    const absolute = { 'integration.yaml': 'plugins: {directory: /srv/apps}\n' }
+    await assert.rejects(sealShop(t, {}, absolute), { status: 400, message: /pluginsDirname/ })
+    assert.equal((await sealShop(t, { pluginsDirname: 'plugins' }, absolute)).manifest.plugins_dirname, undefined)
+  })
+
   it('is refused with a source that names no commit', async t => {
     const step =
       '{id: cart, action: install_plugin, plugin: cart, source: {url: "https://git.example.org/x", ref: main}}'
