@@ -15,6 +15,15 @@ export function requireKey(c: Context, store: Store): ApiKey {
   return key
 }
 
+/** True if the request has the admin token, or a key that may fetch the listing. Never throws for a wrong credential. */
+export function maySee(c: Context, store: Store, { kind, slug }: ListingId): boolean {
+  const [, token] = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '') ?? []
+  if (token !== undefined && isAdminToken(store, token)) return true
+  const value = c.req.header('x-api-key')
+  const key = value ? useKey(store, value) : undefined
+  return key !== undefined && (key.kind === null || (key.kind === kind && key.slug === slug))
+}
+
 /** Throws HubError 403 if the key is bound to another plugin or service. */
 export function requireBinding(key: ApiKey, { kind, slug }: ListingId): void {
   if (key.kind === null || (key.kind === kind && key.slug === slug)) return

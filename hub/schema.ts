@@ -51,6 +51,11 @@ export const MARKETPLACE_SCHEMA = `
     name TEXT NOT NULL,
     PRIMARY KEY (kind, slug)
   ) STRICT;
+  CREATE TABLE IF NOT EXISTS private_listings (
+    kind TEXT NOT NULL,
+    slug TEXT NOT NULL,
+    PRIMARY KEY (kind, slug)
+  ) STRICT;
   CREATE TABLE IF NOT EXISTS versions (
     kind TEXT NOT NULL,
     slug TEXT NOT NULL,

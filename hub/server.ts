@@ -20,7 +20,7 @@ import {
 import type { TlsCredentials } from './http/tls.ts'
 import { listCatalogue } from './marketplace/catalogue.ts'
 import { catchUpWithReports, readFleet } from './marketplace/fleet.ts'
-import { catalogueRoutes, deploymentRoutes, marketplaceRoutes } from './marketplace/routes.ts'
+import { catalogueRoutes, deploymentRoutes, keyRoutes, marketplaceRoutes } from './marketplace/routes.ts'
 import { buildFleetPage, FLEET_PAGE_POLICY } from './page/fleet-page.ts'
 import { parseFleetFilter } from './page/fleet-section.ts'
 import { listProjects } from './project/catalogue.ts'
@@ -212,6 +212,7 @@ function mountRoutes(app: Hono, options: AppOptions): void {
   app.route('/app/marketplace', catalogueRoutes(options.store, 'plugins'))
   app.route('/app/xservices', catalogueRoutes(options.store, 'services'))
   app.route('/app/xdeployments', deploymentRoutes(options.store))
+  app.route('/app/xdevkeys', keyRoutes(options.store))
   app.route(PROJECTS_MOUNT, projects)
 }
 

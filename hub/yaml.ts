@@ -14,6 +14,7 @@ import {
   type SchemaOptions,
   visit,
   type YAMLError,
+  type YAMLWarning,
 } from 'yaml'
 import { HubError } from './errors.ts'
 
@@ -113,7 +114,7 @@ function parseOne(
 ): Document.Parsed {
   const lineCounter = new LineCounter()
   const document = parseDocument(text, { ...options, prettyErrors: false, logLevel: 'error', lineCounter })
-  const [error] = [...document.errors, ...document.warnings]
+  const [error] = document.errors
   const problem = error === undefined ? find(document) : { sentence: describeError(error), offset: error.pos[0] }
   if (problem === undefined) return document
   const { line, col } = lineCounter.linePos(problem.offset)
@@ -193,7 +194,7 @@ interface Problem {
 }
 
 /** The parser's own sentence, without its code excerpt and its advice for programmers. */
-function describeError({ code, message }: YAMLError): string {
+function describeError({ code, message }: YAMLError | YAMLWarning): string {
   if (code === 'MULTIPLE_DOCS') return 'a second YAML document starts here, but only one is allowed'
   const [sentence = ''] = message.replace(/(["'])quote/, '$1 quote').split('\n')
   return `invalid YAML: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`
@@ -211,6 +212,8 @@ function findAlias(document: Document.Parsed): Problem | undefined {
 }
 
 function findNotPlain(document: Document.Parsed): Problem | undefined {
+  const [warning] = document.warnings
+  if (warning !== undefined) return { sentence: describeError(warning), offset: warning.pos[0] }
   let found: Problem | undefined
   let aliases = 0
   visit(document, {

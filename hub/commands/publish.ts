@@ -20,6 +20,8 @@ const OPTIONS = {
   archive: { type: 'string' },
   name: { type: 'string' },
   repo: { type: 'string' },
+  private: { type: 'boolean' },
+  public: { type: 'boolean' },
   replace: { type: 'boolean', default: false },
   'signing-secret-env': { type: 'string' },
   'signing-secret-file': { type: 'string' },
@@ -48,6 +50,7 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
 
   --name N                    the display name
   --repo OWNER/REPO@TAG       the location of the source
+  --private, --public         who may see it: its keys, or everybody (default: as before; public for a new name)
   --replace                   replaces a published version; one that is held back stays held back
   --data DIR                  the data folder (default ${DATA_DEFAULT})`,
   run: async args => {
@@ -121,8 +124,14 @@ function readPublishing(values: Values): Omit<Publication, keyof VersionId> {
     signingSecret: readSigningSecret(values),
     name: values.name,
     repo: values.repo,
+    isPrivate: readPrivacy(values),
     replace: values.replace,
   }
+}
+
+function readPrivacy(values: Values): boolean | undefined {
+  if (values.private && values.public) throw new UsageError('Give at most one of --private and --public.')
+  return values.private || (values.public ? false : undefined)
 }
 
 function readSigningSecret(values: Values): string {

@@ -32,24 +32,40 @@ export type PublishedVersion = z.infer<typeof publishedVersionSchema>
 /** A plugin or service with its versions, newest first. */
 export interface Listing extends ListingId {
   readonly name: string
+  /** True if only keys that may fetch it, and the administrator, may see it. */
+  readonly is_private: boolean
   readonly versions: PublishedVersion[]
 }
 
-const listingRowSchema = z.object({ kind: kindSchema, slug: z.string(), name: z.string() })
+const listingRowSchema = z.object({
+  kind: kindSchema,
+  slug: z.string(),
+  name: z.string(),
+  is_private: z.number().transform(value => value === 1),
+})
+const LISTINGS = `SELECT kind, slug, name, EXISTS (SELECT 1 FROM private_listings AS private
+  WHERE private.kind = listings.kind AND private.slug = listings.slug) AS is_private FROM listings`
 type ListingRow = z.infer<typeof listingRowSchema>
 
 interface AddOptions {
   /** The listing's display name. Default: its current name, or the slug for a new listing. */
   readonly name: string | undefined
+  /** Whether the listing is private from now on. Default: as before, and public for a new listing. */
+  readonly isPrivate?: boolean | undefined
   /** Replaces a version that is already published, unless it was yanked. */
   readonly replace: boolean
 }
 
 /** Throws HubError 404 if nothing was ever published under this kind and slug. */
 export function readListing(store: Store, { kind, slug }: ListingId): Listing {
-  const row = store.db.prepare('SELECT kind, slug, name FROM listings WHERE kind = ? AND slug = ?').get(kind, slug)
-  if (row === undefined) throw new HubError(404, `This hub has no ${kind} ${JSON.stringify(slug)}.`)
+  const row = store.db.prepare(`${LISTINGS} WHERE kind = ? AND slug = ?`).get(kind, slug)
+  if (row === undefined) throw noListing({ kind, slug })
   return withVersions(store, listingRowSchema.parse(row))
+}
+
+/** The error for a listing that does not exist, or that the client may not see. */
+export function noListing({ kind, slug }: ListingId): HubError {
+  return new HubError(404, `This hub has no ${kind} ${JSON.stringify(slug)}.`)
 }
 
 /** True if a version was ever published under this kind and slug. */
@@ -58,8 +74,23 @@ export function isListed(store: Store, { kind, slug }: ListingId): boolean {
 }
 
 export function listCatalogue(store: Store): Listing[] {
-  const rows = store.db.prepare('SELECT kind, slug, name FROM listings ORDER BY kind, slug').all()
+  const rows = store.db.prepare(`${LISTINGS} ORDER BY kind, slug`).all()
   return rows.map(row => withVersions(store, listingRowSchema.parse(row)))
+}
+
+/** The listings of a kind whose slugs or names contain every word of `search`, in the order of their slugs. */
+export function searchCatalogue(store: Store, kind: Kind, search: string): Listing[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean)
+  const isFound = ({ slug, name }: Listing): boolean =>
+    words.every(word => `${slug}\n${name}`.toLowerCase().includes(word))
+  return listCatalogue(store).filter(listing => listing.kind === kind && isFound(listing))
+}
+
+/** `published` if some version is served, else `held_back` if some version waits for review, else `yanked`. */
+export function publishStatus({ versions }: Listing): 'published' | 'held_back' | 'yanked' {
+  const states = new Set(versions.map(stateOf))
+  if (states.has('served')) return 'published'
+  return states.has('held back') ? 'held_back' : 'yanked'
 }
 
 /** The newest version that is not yanked, even if it is held back for review; null if there is none. */
@@ -108,12 +139,17 @@ export function requirePublishable(store: Store, version: PublishedVersion, repl
 /**
  * Adds a version, and returns it as it is now published. A published version is immutable unless `replace` is set:
  * throws HubError 409 as requirePublishable does. A version that is held back stays held back. Adding the same version
- * again without `replace` changes at most the listing's name.
+ * again without `replace` changes at most the listing's name and privacy.
  */
-export function addVersion(store: Store, version: PublishedVersion, { name, replace }: AddOptions): PublishedVersion {
+export function addVersion(
+  store: Store,
+  version: PublishedVersion,
+  { name, isPrivate, replace }: AddOptions,
+): PublishedVersion {
   return inTransaction(store, () => {
     requirePublishable(store, version, replace)
     saveListing(store, { ...version, name })
+    if (isPrivate !== undefined) savePrivacy(store, version, isPrivate)
     const existing = findVersion(store, version)
     if (existing !== undefined && !replace) return existing
     return saveVersion(store, { ...version, held_at: existing?.held_at ?? null })
@@ -185,6 +221,13 @@ function saveListing(store: Store, { kind, slug, name }: ListingId & Pick<AddOpt
   store.db
     .prepare(`INSERT INTO listings (kind, slug, name) VALUES (?, ?, ?) ON CONFLICT DO ${onConflict}`)
     .run(kind, slug, name ?? slug)
+}
+
+function savePrivacy({ db }: Store, { kind, slug }: ListingId, isPrivate: boolean): void {
+  const sql = isPrivate
+    ? 'INSERT OR IGNORE INTO private_listings (kind, slug) VALUES (?, ?)'
+    : 'DELETE FROM private_listings WHERE kind = ? AND slug = ?'
+  db.prepare(sql).run(kind, slug)
 }
 
 function saveVersion(store: Store, version: PublishedVersion): PublishedVersion {

@@ -29,6 +29,7 @@ const publicationSchema = z.object({
     .refine(secret => secret === secret.trim(), { error: 'must not start or end with white space' }),
   name: labelSchema.optional(),
   repo: repoSchema.nullable().default(null),
+  isPrivate: z.boolean().optional(),
   replace: z.boolean().default(false),
 })
 
@@ -50,7 +51,7 @@ export async function publishArchive(
   bytes: Uint8Array,
   publication: Publication,
 ): Promise<PublishedVersion> {
-  const { name, replace, signingSecret, ...version } = parseInput(publicationSchema, publication)
+  const { name, isPrivate, replace, signingSecret, ...version } = parseInput(publicationSchema, publication)
   const published: PublishedVersion = {
     ...version,
     sha256: sha256Of(bytes),
@@ -62,7 +63,7 @@ export async function publishArchive(
   }
   requirePublishable(store, published, replace)
   await keepArtifact(store, published.sha256, bytes)
-  return addVersion(store, published, { name, replace })
+  return addVersion(store, published, { name, isPrivate, replace })
 }
 
 /**

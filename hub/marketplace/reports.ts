@@ -84,6 +84,26 @@ export function listHosts(store: Store, { kind, slug }: ListingId, owner?: strin
   return rows.map(row => hostReportSchema.parse(row))
 }
 
+/** Which reports to list; undefined means all. */
+interface ReportFilter {
+  readonly owner?: string | undefined
+  readonly kind?: string | undefined
+  readonly slug?: string | undefined
+  readonly limit: number
+}
+
+/** Returns the newest reports first, in the order of their arrival. */
+export function listReports(store: Store, { owner, kind, slug, limit }: ReportFilter): StoredReport[] {
+  const wanted = Object.entries({ deployer_id: owner, kind, slug }).flatMap(([column, value]) =>
+    value === undefined ? [] : [[column, value]],
+  )
+  const condition = wanted.map(([column]) => `${column} = ?`).join(' AND ') || 'TRUE'
+  const rows = store.db
+    .prepare(`SELECT ${COLUMNS} FROM reports WHERE ${condition} ORDER BY seq DESC LIMIT ?`)
+    .all(...wanted.map(([, value]) => String(value)), limit)
+  return rows.map(row => storedReportSchema.parse(row))
+}
+
 /**
  * Removes the reports that this hub received before a given time. Keeps the newest report and the newest success of
  * each host, so that the host's running version stays known. Keeps neither for a name that this hub never published and

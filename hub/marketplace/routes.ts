@@ -1,15 +1,27 @@
 import { type Context, Hono } from 'hono'
-import { createKey, keyRequestSchema, requireAdmin, requireBinding, requireKey } from '../access.ts'
+import { z } from 'zod'
+import { createKey, keyRequestSchema, maySee, requireAdmin, requireBinding, requireKey } from '../access.ts'
 import { streamArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
 import { readJsonBody } from '../http/bodies.ts'
-import { kindSchema } from '../names.ts'
+import { type Kind, kindSchema, parseInput, slugSchema } from '../names.ts'
 import type { Store } from '../store.ts'
-import { chooseVersion, type ListingId, latestVersion, type PublishedVersion, readListing } from './catalogue.ts'
-import { listHosts, recordReport, reportSchema } from './reports.ts'
+import {
+  chooseVersion,
+  type Listing,
+  type ListingId,
+  latestVersion,
+  noListing,
+  type PublishedVersion,
+  publishStatus,
+  readListing,
+  searchCatalogue,
+} from './catalogue.ts'
+import { listHosts, listReports, recordReport, reportSchema } from './reports.ts'
 
 const KIND_OF_SEGMENT = { plugins: 'plugin', services: 'service' } as const
 type Segment = keyof typeof KIND_OF_SEGMENT
+const LIMIT = 'must be a whole number from 1 to 1000'
 const VERSION_HEADER = { plugin: 'X-Plugin', service: 'X-Service' } as const
 
 /** The marketplace contract's routes (contract 4.1), without a version prefix (contract 9, rule 2). */
@@ -18,14 +30,20 @@ export function marketplaceRoutes(store: Store): Hono {
   app.route('/', catalogueRoutes(store, 'plugins'))
   app.route('/', catalogueRoutes(store, 'services'))
   app.route('/', deploymentRoutes(store))
-  app.post('/devkeys/api-keys', c => issueKey(c, store))
+  app.route('/', keyRoutes(store))
   return app
 }
 
-/** The detail and artifact routes of plugins or of services. */
+/** The route that issues keys. */
+export function keyRoutes(store: Store): Hono {
+  return new Hono().post('/devkeys/api-keys', c => issueKey(c, store))
+}
+
+/** The browse, detail and artifact routes of plugins or of services. */
 export function catalogueRoutes(store: Store, segment: Segment): Hono {
   const app = new Hono()
   const listing = (c: Context) => ({ kind: KIND_OF_SEGMENT[segment], slug: c.req.param('slug') ?? '' })
+  app.get(`/${segment}`, c => answerBrowse(c, store, KIND_OF_SEGMENT[segment]))
   app.get(`/${segment}/:slug`, c => answerDetail(c, store, listing(c)))
   app.get(`/${segment}/:slug/install`, c => answerArtifact(c, store, listing(c)))
   return app
@@ -34,22 +52,30 @@ export function catalogueRoutes(store: Store, segment: Segment): Hono {
 /** The routes of reports and hosts. */
 export function deploymentRoutes(store: Store): Hono {
   const app = new Hono()
+  app.get('/deployments', c => answerDeployments(c, store))
   app.post('/deployments/report', c => acceptReport(c, store))
   app.get('/deployments/:kind/:slug/hosts', c => answerHosts(c, store))
   return app
 }
 
-/** Needs no key (contract 4.3, rule 1). */
+/** Needs no key. Lists private listings only to those who may see them. */
+function answerBrowse(c: Context, store: Store, kind: Kind): Response {
+  const found = searchCatalogue(store, kind, c.req.query('search') ?? '')
+  return c.json(found.filter(listing => !listing.is_private || maySee(c, store, listing)).map(listingEntry))
+}
+
+/** Needs no key (contract 4.3, rule 1), except for a private listing. */
 function answerDetail(c: Context, store: Store, wanted: ListingId): Response {
   const listing = readListing(store, wanted)
-  const { kind, slug, name } = listing
-  return c.json({
-    kind,
-    slug,
-    name,
-    latest_version: latestVersion(listing),
-    versions: listing.versions.map(versionEntry),
-  })
+  if (listing.is_private && !maySee(c, store, wanted)) throw noListing(wanted)
+  return c.json({ ...listingEntry(listing), versions: listing.versions.map(versionEntry) })
+}
+
+function listingEntry(listing: Listing) {
+  const { kind, slug, name, is_private, versions } = listing
+  const created_at = versions.map(({ published_at }) => published_at).sort()[0] ?? null
+  const publish_status = publishStatus(listing)
+  return { kind, slug, name, latest_version: latestVersion(listing), publish_status, private: is_private, created_at }
 }
 
 async function answerArtifact(c: Context, store: Store, wanted: ListingId): Promise<Response> {
@@ -74,6 +100,30 @@ async function acceptReport(c: Context, store: Store): Promise<Response> {
   const report = await readJsonBody(c, reportSchema)
   requireBinding(key, report)
   return c.json(await store.shared.run(() => recordReport(store, key.owner, report)), 201)
+}
+
+const deploymentsQuerySchema = z.object({
+  kind: kindSchema.optional(),
+  slug: slugSchema.optional(),
+  limit: z.coerce
+    .number({ error: LIMIT })
+    .int({ error: LIMIT })
+    .min(1, { error: LIMIT })
+    .max(1000, { error: LIMIT })
+    .default(100),
+})
+
+/** With a key, the answer lists the reports of the key's owner; with the admin token and no key, all reports. */
+function answerDeployments(c: Context, store: Store): Response {
+  const { kind, slug, limit } = parseInput(deploymentsQuerySchema, c.req.query())
+  if (c.req.header('x-api-key') === undefined && c.req.header('authorization') !== undefined) {
+    requireAdmin(c, store)
+    return c.json(listReports(store, { kind, slug, limit }))
+  }
+  const key = requireKey(c, store)
+  const own = { kind: kind ?? key.kind ?? undefined, slug: slug ?? key.slug ?? undefined }
+  if (own.kind !== undefined && own.slug !== undefined) requireBinding(key, { kind: own.kind, slug: own.slug })
+  return c.json(listReports(store, { ...own, limit, owner: key.owner }))
 }
 
 /** With a key, the answer lists the hosts of the key's owner; with the admin token and no key, all hosts. */

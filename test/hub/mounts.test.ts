@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { authorize, logIn, newValue, REPORT, runShopHub } from './project/project-client.ts'
-import { errorOf, runHub } from './running-hub.ts'
+import { ADMIN_TOKEN, errorOf, runHub } from './running-hub.ts'
 
 const REPORT_BODY = {
   kind: 'plugin',
@@ -45,6 +45,15 @@ describe('the mounts', () => {
       ((await hosts.json()) as { host_id: string }[]).map(({ host_id }) => host_id),
       ['host-1'],
     )
+  })
+
+  it('issue a key to the administrator', async t => {
+    const hub = await runHub(t)
+    const asked = { json: { name: 'ci' }, bearer: ADMIN_TOKEN }
+    const issued = await hub.call('/app/xdevkeys/devkeys/api-keys', asked)
+    assert.equal(issued.status, 201)
+    const { key } = (await issued.json()) as { key: string }
+    assert.equal((await hub.call('/deployments', { key })).status, 200)
   })
 
   it('serve a project from the login to the report', async t => {

@@ -4,8 +4,10 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { describe, it } from 'node:test'
 import { zipFolder } from '../../../hub/archive/make-zip.ts'
+import { readListing } from '../../../hub/marketplace/catalogue.ts'
 import { readPluginYaml } from '../../../hub/marketplace/plugin-yaml.ts'
 import { parsePluginDescription } from '../../../hub/project/manifest.ts'
+import { openStore } from '../../../hub/store.ts'
 import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
 import { VERSION_SCALARS } from '../../core/content/version-scalars.ts'
 import { CLI, hub } from '../run-cli.ts'
@@ -16,6 +18,29 @@ const SERVICE = resolve(import.meta.dirname, '../../../examples/service')
 const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
 
 const QUOTE_IT = { name: 'HubError', status: 400, message: /^The [\w.]+ in plugin\.yaml .*: quote it\.$/ }
+
+describe('publishing a private plugin', () => {
+  it('keeps it private until --public', async t => {
+    const data = ['--data', join(newFolder(t), 'data')]
+    const store = () => openStore(data[1] ?? '')
+    const isPrivate = async (...options: string[]) => {
+      const { code, stderr } = await hub('publish', '--from', PLUGIN, ...SECRET, ...data, ...options)
+      assert.equal(code, 0, stderr)
+      const opened = store()
+      try {
+        return readListing(opened, { kind: 'plugin', slug: 'greeter' }).is_private
+      } finally {
+        opened.close()
+      }
+    }
+    assert.deepEqual(
+      [await isPrivate('--private'), await isPrivate(), await isPrivate('--public')],
+      [true, true, false],
+    )
+    const both = await hub('publish', '--from', PLUGIN, ...SECRET, ...data, '--private', '--public')
+    assert.match(both.stderr, /at most one of --private and --public/)
+  })
+})
 
 describe('publishing without the options whose values plugin.yaml gives', () => {
   it('publishes a folder, a ZIP and a commit under the name and version in plugin.yaml', async t => {

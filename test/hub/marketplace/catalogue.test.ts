@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { holdVersion, releaseVersion, yankVersion } from '../../../hub/marketplace/catalogue.ts'
 import { publishArchive } from '../../../hub/marketplace/publish.ts'
-import { errorOf, runHub, SIGNING_SECRET } from '../running-hub.ts'
+import { ADMIN_TOKEN, errorOf, runHub, SIGNING_SECRET } from '../running-hub.ts'
 
 const HELLO = { kind: 'plugin', slug: 'hello' } as const
 
@@ -23,12 +23,15 @@ describe('the detail route', () => {
       const detail = (await response.json()) as Record<string, unknown> & { versions: { version: string }[] }
       assert.equal(response.status, 200)
       assert.deepEqual(
-        { ...detail, versions: undefined },
+        { ...detail, versions: undefined, created_at: undefined },
         {
           kind,
           slug: 'hello',
           name: 'Hello',
           latest_version: '1.10.0',
+          publish_status: 'published',
+          private: false,
+          created_at: undefined,
           versions: undefined,
         },
       )
@@ -38,6 +41,49 @@ describe('the detail route', () => {
       )
     })
   }
+
+  it('says since when a name exists, and whether a version of it is served', async t => {
+    const hub = await runHub(t)
+    await hub.publish()
+    await hub.publish({ version: '2.0.0' })
+    const detail = async () =>
+      (await (await hub.call('/plugins/hello')).json()) as Record<string, unknown> & {
+        versions: { published_at: string }[]
+      }
+    const [, first] = (await detail()).versions
+    assert.equal((await detail())['created_at'], first?.published_at)
+    holdVersion(hub.store, { ...HELLO, version: '2.0.0' })
+    assert.equal((await detail())['publish_status'], 'published')
+    yankVersion(hub.store, { ...HELLO, version: '1.0.0' })
+    assert.equal((await detail())['publish_status'], 'held_back')
+    yankVersion(hub.store, { ...HELLO, version: '2.0.0' })
+    assert.equal((await detail())['publish_status'], 'yanked')
+  })
+
+  it('shows a private name only to its keys and the administrator', async t => {
+    const hub = await runHub(t)
+    await hub.publish({ isPrivate: true })
+    await hub.publish({ version: '2.0.0' })
+    const own = { key: hub.newKey({ kind: 'plugin', slug: 'hello' }) }
+    const other = { key: hub.newKey({ kind: 'plugin', slug: 'other' }) }
+    const statuses = async (path: string) =>
+      Promise.all(
+        [{}, other, { key: 'wrong' }, own, { key: hub.newKey() }, { bearer: ADMIN_TOKEN }].map(async who => {
+          const response = await hub.call(path, who)
+          return response.status === 200 ? ((await response.json()) as unknown[]) : response.status
+        }),
+      )
+    const seen = (await statuses('/plugins/hello')).map(answer => (typeof answer === 'number' ? answer : 200))
+    assert.deepEqual(seen, [404, 404, 404, 200, 200, 200])
+    assert.deepEqual(
+      (await statuses('/plugins')).map(answer => (answer as unknown[]).length),
+      [0, 0, 0, 1, 1, 1],
+    )
+    assert.equal(await errorOf(await hub.call('/plugins/hello')), 'This hub has no plugin "hello".')
+    assert.equal((await hub.call('/plugins/hello/install', own)).status, 200)
+    await hub.publish({ version: '2.0.0', isPrivate: false })
+    assert.equal((await hub.call('/plugins/hello')).status, 200)
+  })
 
   it('distinguishes plugins from services with the same slug', async t => {
     const hub = await runHub(t)
@@ -199,3 +245,23 @@ function hmacByOpenssl(bytes: Buffer, secret: string): string | undefined {
 function sha256(bytes: Buffer): string {
   return createHash('sha256').update(bytes).digest('hex')
 }
+
+describe('the browse route', () => {
+  it('finds plugins or services by the words in their slugs and names', async t => {
+    const hub = await runHub(t)
+    for (const [slug, name] of [
+      ['till', 'Cash register'],
+      ['cart', 'Shopping cart'],
+      ['cash-book', undefined],
+    ] as const)
+      await hub.publish({ slug, name })
+    await hub.publish({ kind: 'service', slug: 'cash-service' })
+    const found = async (path: string) =>
+      ((await (await hub.call(path)).json()) as { slug: string }[]).map(({ slug }) => slug)
+    assert.deepEqual(await found('/plugins'), ['cart', 'cash-book', 'till'])
+    assert.deepEqual(await found('/plugins?search=CASH'), ['cash-book', 'till'])
+    assert.deepEqual(await found('/plugins?search=cash%20register'), ['till'])
+    assert.deepEqual(await found('/services?search=cash'), ['cash-service'])
+    assert.deepEqual(await found('/app/marketplace/plugins?search=%25'), [])
+  })
+})

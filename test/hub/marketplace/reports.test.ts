@@ -424,3 +424,27 @@ describe('the prune command', () => {
     })
   }
 })
+
+describe('the list of deployments', () => {
+  it("has the newest reports of the key's owner first, and only of a bound key's own plugin", async t => {
+    const hub = await runHub(t)
+    const alice = hub.newKey({ owner: 'alice' })
+    await send(hub, alice, { host_id: 'host-1' })
+    await send(hub, alice, { slug: 'other', host_id: 'host-2' })
+    await send(hub, hub.newKey({ owner: 'bob' }), { host_id: 'host-3' })
+    const bound = hub.newKey({ owner: 'alice', kind: 'plugin', slug: 'hello' })
+    const hosts = async (path: string, who: { key?: string; bearer?: string }) => {
+      const response = await hub.call(path, who)
+      return response.status === 200 ? ((await response.json()) as Row[]).map(row => row['host_id']) : response.status
+    }
+    assert.deepEqual(await hosts('/deployments', { key: alice }), ['host-2', 'host-1'])
+    assert.deepEqual(await hosts('/app/xdeployments/deployments?limit=1', { key: alice }), ['host-2'])
+    assert.deepEqual(await hosts('/deployments?kind=plugin&slug=hello', { key: alice }), ['host-1'])
+    assert.deepEqual(await hosts('/deployments', { key: bound }), ['host-1'])
+    assert.equal(await hosts('/deployments?slug=other', { key: bound }), 403)
+    assert.deepEqual(await hosts('/deployments', { bearer: ADMIN_TOKEN }), ['host-3', 'host-2', 'host-1'])
+    assert.equal(await hosts('/deployments', {}), 401)
+    for (const query of ['limit=0', 'limit=x', 'limit=1001', 'kind=app'])
+      assert.equal(await hosts(`/deployments?${query}`, { key: alice }), 400)
+  })
+})
