@@ -6,6 +6,7 @@ import { z } from 'zod'
 import { type ArchiveEntry, boundedTar, EntryList, requireSafeTree } from '../archive/entries.ts'
 import { keepArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
+import { PLUGIN_YAML, readPluginYaml } from '../marketplace/plugin-yaml.ts'
 import {
   base64Schema,
   parseInput,
@@ -17,7 +18,7 @@ import {
   versionSchema,
 } from '../names.ts'
 import type { Store } from '../store.ts'
-import { MAX_PLAN_BYTES, requireYamlSize } from '../yaml.ts'
+import { MAX_PLAN_BYTES, MAX_PLUGIN_YAML_BYTES, requireYamlSize } from '../yaml.ts'
 import { addProjectVersion, findSame, type ProjectVersion } from './catalogue.ts'
 import { decryptPieces, encryptDek, type Opened, piecesOf } from './encrypt.ts'
 import { comparePaths } from './manifest.ts'
@@ -152,30 +153,43 @@ function hasUniqueIds(parts: readonly { readonly id: string }[]): boolean {
  * Opens a sealed file whose signature and key match. Throws HubError 400 if hosts refuse its content, at least by
  * default. They refuse anything but a tar in one zstd stream, unsafe entries, and too many entries or bytes. They also
  * refuse a manifest that is missing or invalid, that names another project or version, or whose digest the files do not
- * have, and a plan that is missing, malformed or does not fit the files. This check only helps publishers: each host
- * decides for itself what it accepts. Keeps only the listing, the manifest and the plan in memory.
+ * have, a plan that is missing, malformed or does not fit the files, and a plugin.yaml that cannot be read alike. This
+ * check only helps publishers: each host decides for itself what it accepts. Keeps only the listing and `texts` in
+ * memory.
  */
 export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
   const content = await readTar({ bytes, release })
   const tree = requireSafeTree(content.entries, { flattens: false })
   if (tree.fileAt(PLAN_PATH)?.name !== PLAN_PATH) throw refused(`has no ${PLAN_PATH}`)
   requireYamlSize(PLAN_PATH, content.files.get(PLAN_PATH)?.size ?? 0, MAX_PLAN_BYTES)
-  const text = content.texts.get(MANIFEST)
+  const text = content.texts.get(MANIFEST)?.toString('utf8')
   if (text === undefined) throw refused(`has no ${MANIFEST} at its root`)
   const manifest = readManifestOf(release, text)
   const digest = contentDigest(content, tree)
   if (digest !== manifest.content_sha256.toLowerCase())
     throw refused(`has files with the digest ${digest}, but a ${MANIFEST} with ${manifest.content_sha256}`)
   const files = plannedFilesOf(manifest, content)
-  requireWorkablePlan(parsePlan(content.texts.get(PLAN_PATH) ?? ''), release.project_id, files)
+  requireWorkablePlan(parsePlan(content.texts.get(PLAN_PATH)?.toString('utf8') ?? ''), release.project_id, files)
+  for (const path of files.plugins) if (!files.sourced.has(path)) requirePluginYaml(`${path}/${PLUGIN_YAML}`, content)
 }
 
 interface Content {
   readonly entries: readonly ArchiveEntry[]
   /** The regular files, by name. */
   readonly files: ReadonlyMap<string, { readonly size: number; readonly sha256: string }>
-  /** The manifest and the plan, as far as they exist. */
-  readonly texts: ReadonlyMap<string, string>
+  /** The manifest, the plan and the small files `plugin.yaml`, as far as they exist. */
+  readonly texts: ReadonlyMap<string, Buffer>
+}
+
+function requirePluginYaml(path: string, { files, texts }: Content): void {
+  requireYamlSize(path, files.get(path)?.size ?? 0, MAX_PLUGIN_YAML_BYTES)
+  const bytes = texts.get(path)
+  if (bytes === undefined) return
+  try {
+    readPluginYaml(bytes)
+  } catch (error) {
+    throw error instanceof HubError ? new HubError(error.status, `${path}: ${error.message}`) : error
+  }
 }
 
 /** The tree digest (docs/files.md) of everything but the manifest. */
@@ -217,13 +231,14 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
   unpacking.catch(() => {})
   const list = new EntryList()
   const files = new Map<string, { size: number; sha256: string }>()
-  const texts = new Map<string, string>()
+  const texts = new Map<string, Buffer>()
   try {
     for await (const entry of tar) {
       const found = entryOf(entry.header)
       const { name, type } = found
       const size = entry.header.size ?? 0
-      const isText = name === MANIFEST || (name === PLAN_PATH && size <= MAX_PLAN_BYTES)
+      const isPluginYaml = name.endsWith(`/${PLUGIN_YAML}`) && size <= MAX_PLUGIN_YAML_BYTES && texts.size < MAX_PARTS
+      const isText = name === MANIFEST || (name === PLAN_PATH && size <= MAX_PLAN_BYTES) || isPluginYaml
       const hash = createHash('sha256')
       const chunks: Uint8Array[] = []
       for await (const chunk of entry as AsyncIterable<Uint8Array>) {
@@ -231,7 +246,7 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
         if (isText) chunks.push(chunk)
       }
       if (name === '') continue
-      if (isText) texts.set(name, Buffer.concat(chunks).toString('utf8'))
+      if (isText) texts.set(name, Buffer.concat(chunks))
       list.add(found)
       if (type === 'file') files.set(name, { size, sha256: hash.digest('hex') })
     }

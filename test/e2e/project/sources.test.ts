@@ -7,6 +7,7 @@ import { zipFolder } from '../../../hub/archive/make-zip.ts'
 import { publishArchive } from '../../../hub/marketplace/publish.ts'
 import { publishProject } from '../../../hub/project/publish.ts'
 import type { ActionResult } from '../../../local/runner.ts'
+import { buildZip, file } from '../../archives/zip-builder.ts'
 import { type GitServer, startGitServer, whyNoGitServer } from '../../sources/git-server.ts'
 import { Repository } from '../../sources/git-stage.ts'
 import { listHost } from '../harness/evidence.ts'
@@ -203,7 +204,7 @@ describe('a project with parts from a marketplace that binds each key to one slu
   })
   after(() => stage.close())
 
-  it('takes a key of its own for each slug, and masks each', async () => {
+  it('takes a key of its own for each slug, masks each, and knows a part by its content', async () => {
     const keys: Record<string, string> = {}
     for (const slug of ['payments', 'ledger']) {
       const source = join(stage.folder, slug)
@@ -231,6 +232,24 @@ describe('a project with parts from a marketplace that binds each key to one slu
     const { exitCode, log } = await stage.deploy({ ...marketplace, 'sources-api-keys': lines.join('\n') })
     assert.equal(exitCode, 0, log)
     for (const key of Object.values(keys)) assert.ok(log.includes(`::add-mask::${key}`))
+    const repacked = buildZip([file('x/plugin.yaml', 'name: payments\nversion: "1.0.0"\n')])
+    const again = {
+      kind: 'plugin',
+      slug: 'payments',
+      version: '1.0.0',
+      signingSecret: SIGNING_SECRET,
+      replace: true,
+    } as const
+    await publishArchive(stage.store, repacked, again)
+    const next = await stage.deploy({ ...marketplace, 'sources-api-keys': lines.join('\n') })
+    assert.deepEqual([next.outputs['outcome'], next.outputs['changed']], ['success', 'false'], next.log)
+    await publishArchive(
+      stage.store,
+      buildZip([file('plugin.yaml', 'name: payments\nversion: "1.0.0"\n'), file('more')]),
+      again,
+    )
+    const reused = await stage.deploy({ ...marketplace, 'sources-api-keys': lines.join('\n') })
+    assert.equal(reused.outputs['error-code'], 'version_reused', reused.log)
     const partly = await stage.deploy({ ...marketplace, 'sources-api-keys': lines[0] ?? '', redeploy: 'true' })
     assert.equal(partly.outputs['error-code'], 'missing_input', partly.log)
   })

@@ -253,6 +253,15 @@ describe('publishing a project that was sealed elsewhere', () => {
       ]),
       /The source of plugins\/cart in manifest\.json: ref must be a full commit id/,
     ],
+    [
+      'a plugin.yaml whose version is a date',
+      (() => {
+        const text = 'version: 2026-01-02'
+        const content_sha256 = digestOf({ ...CONTENT, 'plugins/cart/plugin.yaml': text })
+        return buildTar([manifest({ content_sha256 }), PLAN, file('plugins/cart/plugin.yaml', text)])
+      })(),
+      /^plugins\/cart\/plugin\.yaml: The version in plugin\.yaml is not text for all YAML parsers: quote it\.$/,
+    ],
     ['a plan that runs a command', planned('{id: a, action: run}'), /step a: action must be one of/],
     ['a plan that installs nothing', planned('{id: a, action: prepare}'), /no step installs anything/],
     [
