@@ -23401,13 +23401,15 @@ const STRICT_YAML = {
     resolveKnownTags: false,
     stringKeys: true,
     uniqueKeys: false,
+    // Readers of YAML 1.1 take a date for a date, so it is not text here either.
+    customTags: ['timestamp'],
 };
 /**
- * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: anchors,
- * aliases, tags outside the core schema, directives, more than one document, unreadable characters, any excess over
- * `limits` or `MAX_YAML_LEVELS`, and keys that are repeated, `__proto__` or not text. Reports only the first
- * `MAX_REPORTED_PROBLEMS`, and only the first mistake of a text that is not valid YAML. Never throws because of the
- * text.
+ * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: tags outside
+ * the core schema, directives, more than one document, unreadable characters, any excess over `limits` or
+ * `MAX_YAML_LEVELS`, aliases that have no anchor or exceed the limits when they are written out, and keys that are
+ * repeated, `__proto__` or not text. Reports only the first `MAX_REPORTED_PROBLEMS`, and only the first mistake of a
+ * text that is not valid YAML. Never throws because of the text.
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
@@ -23419,7 +23421,7 @@ function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     const composed = yield* composeYaml(plain, limits, STRICT_YAML);
     yield;
     const mistake = firstSyntaxMistake(composed.complaints, plain);
-    return new ParsedSource(composed, file, mistake);
+    return new ParsedSource(composed, { file, mistake, limits });
 }
 function unreadable(file, message) {
     const start = { file, line: 1, column: 1 };
@@ -23436,16 +23438,16 @@ class ParsedSource {
     #file;
     #root;
     #lines;
-    constructor(composed, file, mistake) {
+    constructor(composed, { file, mistake, limits }) {
         this.#file = file;
         this.#lines = composed.lines;
         this.#root = composed.document?.contents ?? null;
-        const walked = walkNodes(this.#root);
+        const walked = new NodeWalk(this.#root, limits.lexemes);
         this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
             .toSorted((a, b) => a.offset - b.offset)
             .slice(0, MAX_REPORTED_PROBLEMS)
             .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
-        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
+        this.value = isSound(composed) && walked.isReadable ? composed.document?.toJS({ maxAliasCount: -1 }) : undefined;
     }
     positionOf(path) {
         let node = this.#root;
@@ -23482,31 +23484,53 @@ function syntaxFindings({ document, complaints }) {
     }));
     return [...versionDirective, ...reported];
 }
-function walkNodes(root) {
-    const findings = [];
-    const open = [root];
-    let hasAlias = false;
-    for (let node = open.pop(); node !== undefined; node = open.pop()) {
-        findings.push(...nodeFindings(node));
-        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
-        open.push(...childNodes(node).filter(child => child !== undefined));
+/** Finds what the parser accepts but we do not. Visits the nodes in the order of the text, at most 32 levels deep. */
+class NodeWalk {
+    findings = [];
+    /** False if an alias cannot be replaced, or if replacing all of them costs too much. */
+    isReadable = true;
+    /** The number of nodes below each anchor once aliases are written out; 0 until the anchored node ends. */
+    #sizes = new Map();
+    #aliases = 0;
+    constructor(root, maxNodes) {
+        if (this.#visit(root) > maxNodes)
+            this.#refuse(root, `the file has more than ${maxNodes} values once its aliases (*) are written out`);
     }
-    return { findings, hasAlias };
-}
-function nodeFindings(node) {
-    if ((0,dist/* isAlias */.Vj)(node))
-        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
-    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
-    return [
-        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
-        ...keyFindings(node),
-    ];
+    #visit(node) {
+        if ((0,dist/* isAlias */.Vj)(node))
+            return this.#sizeOf(node);
+        this.findings.push(...keyFindings(node));
+        const anchor = (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) ? node.anchor : undefined;
+        if (anchor !== undefined)
+            this.#sizes.set(anchor, 0);
+        const size = childNodes(node).reduce((sum, child) => sum + this.#visit(child), 1);
+        if (anchor !== undefined)
+            this.#sizes.set(anchor, size);
+        return size;
+    }
+    #sizeOf(alias) {
+        this.#aliases++;
+        if (this.#aliases === MAX_ALIAS_COUNT + 1)
+            this.#refuse(alias, `the file has more than ${MAX_ALIAS_COUNT} aliases (*)`);
+        const size = this.#sizes.get(alias.source);
+        if (size === undefined)
+            this.#refuse(alias, 'this alias (*) has no anchor (&) before it');
+        if (size === 0)
+            this.#refuse(alias, 'this alias (*) stands for a value that contains it');
+        return size ?? 0;
+    }
+    #refuse(node, message) {
+        this.findings.push(finding(node, message));
+        this.isReadable = false;
+    }
 }
 function keyFindings(node) {
     if (!(0,dist/* isMap */.jh)(node))
         return [];
     const seen = new Set();
     return node.items.flatMap(({ key }) => {
+        if ((0,dist/* isAlias */.Vj)(key))
+            return [finding(key, 'keys must be text')];
         const name = keyText(key);
         const repeated = seen.has(name);
         seen.add(name);
@@ -23535,6 +23559,8 @@ function offsetOf(node) {
     return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
 }
 const MAX_YAML_LEVELS = 32;
+/** Enough for the honest use of anchors, too few for a bomb. */
+const MAX_ALIAS_COUNT = 100;
 /** After this many mistakes, the rest of a text is not read: nobody needs a longer list. */
 const MAX_YAML_COMPLAINTS = 100;
 /** This many lexemes take less than a millisecond. */
@@ -23764,8 +23790,6 @@ function lowerFirst(message) {
 
 
 
-/** Enough for the honest use of anchors, too few for a bomb. */
-const MAX_ALIAS_COUNT = 100;
 /** Numbers, in any notation of YAML 1.1, of YAML 1.2 or of a reader such as PyYAML. */
 const NUMBER = /^[-+]?(?:0b[01_]+|0x[\da-f_]+|0o[0-7_]+|\d[\d_]*(?::[0-5]?\d)*(?:\.[\d_]*)?(?:e[-+]?\d+)?|\.[\d_]+(?:e[-+]?\d+)?|\.inf|\.nan)$/i;
 /** Words that stand for a truth value, for nothing or for something else in at least one version of YAML. */
@@ -27954,10 +27978,10 @@ function unknownState({ service, action }, evidence) {
 
 
 const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
+const DURATION_FORM = /^ *(\d{1,6})([smh]?) *$/;
 /**
- * The form of a duration of `min` to `max` seconds as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`). The parsed
- * value is in seconds.
+ * The form of a duration of `min` to `max` seconds as operators and packers write it (`30`, `"30"`, `" 30s "`, `"2m"`,
+ * `"1h"`). The parsed value is in seconds.
  */
 function durationSchema(min, max) {
     const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
@@ -27967,24 +27991,35 @@ function durationSchema(min, max) {
 }
 function secondsOf(text) {
     const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
+    return Number(count) * (SECONDS_PER_UNIT[unit] ?? 1);
 }
 const MAX_HEALTHCHECK_SECONDS = 600;
 const DEFAULT_HEALTHCHECK_SECONDS = 30;
 const MAX_HEALTHCHECK_RETRIES = 20;
 const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** The first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
-const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".", ".." or backslashes',
-}));
+/**
+ * `./` may precede each component. The first component may also be a project archive's own name for its directory of
+ * plugins.
+ */
+const TEMPLATE_PATH = /^(?:\.\/)*(?!\.)[^/\\\p{Cc}]+\/(?:\.\/)*[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?:\.\/)*(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+const templatePathSchema = pipe(schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+})), transform(path => path.replaceAll(/(?<=^|\/)(?:\.\/)+/g, '')));
 const messageSchema = schemas_string()
     .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
+const retriesSchema = union([
+    schemas_int().check(_gte(0), _lte(MAX_HEALTHCHECK_RETRIES)),
+    pipe(schemas_string().check(_regex(/^ *(?:1?\d|20) *$/)), transform(Number)),
+], { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` });
+/** Readers of YAML 1.1 take these words for a truth value, so packers write them. */
+const truthSchema = union([
+    schemas_boolean(),
+    pipe(schemas_string().check(_regex(/^(?:[Tt]rue|[Yy]es|[Oo]n|[Ff]alse|[Nn]o|[Oo]ff|TRUE|YES|ON|FALSE|NO|OFF)$/)), transform(word => /^(?:true|yes|on)$/i.test(word))),
+], { error: 'must be true or false' });
 const stepKeys = {
     id: stepIdSchema,
     depends_on: schemas_default(array(stepIdSchema), []),
-    snapshot: schemas_default(schemas_boolean(), false),
+    snapshot: schemas_default(truthSchema, false),
 };
 /** For the tool that seals a project. The signed manifest repeats the source, and only the manifest counts. */
 const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
@@ -27992,7 +28027,8 @@ const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) }
 const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
 /** The form of a step, by its action; unknown actions and keys are refused. */
 const stepSchema = discriminatedUnion('action', [
-    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
+    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract']) }),
+    strictObject({ ...stepKeys, action: literal('rollback'), to: exactOptional(versionSchema) }),
     strictObject({
         ...stepKeys,
         action: literal(['provision', 'configure_plugin']),
@@ -28007,7 +28043,7 @@ const stepSchema = discriminatedUnion('action', [
         action: literal('healthcheck'),
         plugin: exactOptional(idSchema),
         timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
+        retries: schemas_default(retriesSchema, 0),
     }),
     strictObject({
         ...stepKeys,
@@ -28016,11 +28052,29 @@ const stepSchema = discriminatedUnion('action', [
         message: exactOptional(messageSchema),
     }),
 ]);
+const SHAPES = stepSchema.def.options.map(({ shape }) => shape);
+const ALL_KEYS = new Set(SHAPES.flatMap(shape => Object.keys(shape)));
+function shapeOf(action) {
+    return SHAPES.find(shape => safeParse(shape['action'], action).success);
+}
 /** Returns the keys that a step with `action` accepts; if the action is unknown, the keys that every step accepts. */
 function keysOfStep(action) {
-    const shapes = stepSchema.def.options.map(option => option.shape);
-    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
-    return Object.keys(shape ?? { ...stepKeys, action });
+    return Object.keys(shapeOf(action) ?? { ...stepKeys, action });
+}
+/**
+ * Returns the step without empty keys, which other packers write for every key that an action has in their own format:
+ * null or an empty text at a key that some action knows and this one does not require.
+ */
+function withoutEmptyKeys(step) {
+    if (typeof step !== 'object' || step === null || Array.isArray(step))
+        return step;
+    const entries = Object.entries(step);
+    if (entries.every(([, value]) => value !== null && value !== ''))
+        return step;
+    const shape = shapeOf('action' in step ? step.action : undefined) ?? {};
+    const isRequired = (key) => shape[key] !== undefined && shape[key]._zod.optin === undefined;
+    const isAbsent = ([key, value]) => (value === null || value === '') && ALL_KEYS.has(key) && !isRequired(key);
+    return Object.fromEntries(entries.filter(entry => !isAbsent(entry)));
 }
 /** Builds the step in the form that the rest of the program uses. */
 function buildStep(written, position) {
@@ -29999,8 +30053,8 @@ function choices(issue) {
     return issue.code === 'invalid_value' ? `: it must be ${schema_listed(issue.values)}` : '';
 }
 function wrongType(expected, found) {
-    const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
-    const hint = quotable ? ': put quotes around it' : '';
+    const isQuotable = found instanceof Date || typeof found === 'number' || typeof found === 'boolean';
+    const hint = expected === 'string' && isQuotable ? ': put quotes around it' : '';
     return `must be ${TYPE_WORDS[expected] ?? expected}, but found ${shown(found)}${hint}`;
 }
 const TYPE_WORDS = {
@@ -30027,6 +30081,8 @@ function shown(value) {
         return 'nothing';
     if (Array.isArray(value))
         return 'a list';
+    if (value instanceof Date)
+        return 'a date';
     return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
 }
 /** Returns the keys that `schema` lists for the map at `path`; none if the schema lists no keys there. */
@@ -30084,7 +30140,7 @@ function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (source.value === undefined)
         throw new PlanError(source.problems);
     yield;
-    const parsed = planSchema.safeParse(source.value);
+    const parsed = planSchema.safeParse(withoutEmptyStepKeys(source.value));
     yield;
     const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source);
     yield;
@@ -30093,6 +30149,10 @@ function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
         throw new PlanError(problems, source);
     yield;
     return buildPlan(parsed.data, source);
+}
+function withoutEmptyStepKeys(plan) {
+    const steps = propertyOf(plan, 'steps');
+    return Array.isArray(steps) ? { ...plan, steps: steps.map(withoutEmptyKeys) } : plan;
 }
 /** The form of a plan; its graph is checked separately. */
 const planSchema = strictObject({
@@ -30129,7 +30189,7 @@ function isUnknownAction(issue) {
     return issue.code === 'invalid_union' && issue.discriminator === 'action';
 }
 function commonIssues(path, source) {
-    const { error } = anyStepSchema.safeParse(valueAt(source.value, path));
+    const { error } = anyStepSchema.safeParse(withoutEmptyKeys(valueAt(source.value, path)));
     return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }));
 }
 function unknownActionProblem(path, source) {
@@ -30333,7 +30393,7 @@ function readStep(written, position) {
         return undefined;
     // If the action is unknown, only `plugin` can be checked: the step is read as a `configure_plugin` step.
     const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' };
-    const step = { ...written, ...action };
+    const step = withoutEmptyKeys({ ...written, ...action });
     const { data, error } = stepSchema.safeParse(step);
     if (data !== undefined)
         return buildStep(data, position);
@@ -32149,6 +32209,33 @@ function isRecordedTree({ layout, keepPaths }, part, installed) {
             return false;
     return items.next().done === true;
 }
+/**
+ * True if a version that this host has or retains consists of these files, with their modes and symlinks. Ignores what
+ * the record leaves out, the `plugin.sig` that the host needs, and recorded files that are not in the tree if `isAdded`
+ * returns true for them. False for a version that was modified here, and without a usable record.
+ */
+function hasContent(layout, version, { staged, tree, pluginYaml }, isAdded = () => false) {
+    if (version.modified)
+        return false;
+    const isHosts = (path) => path === 'plugin.sig' && pluginYaml !== undefined && needsPluginSig(pluginYaml);
+    const items = [...itemsOf(tree, withListed(staged, version.keep_paths))].filter(({ path }) => !isHosts(path));
+    const unseen = new Map(items.map(item => [item.path, item]));
+    const isExpected = (recorded) => {
+        const { path } = recorded;
+        const item = unseen.get(path);
+        unseen.delete(path);
+        return isHosts(path) || (item === undefined ? isAdded(path) : isUnchangedItem(recorded, item));
+    };
+    return orIfUnreadable(false, () => {
+        const record = readTreeRecord(layout, version);
+        if (record === undefined)
+            return false;
+        for (const recorded of record)
+            if (!isExpected(recorded))
+                return false;
+        return unseen.size === 0;
+    });
+}
 function isUnchangedItem(recorded, item) {
     return ['path', 'sha256', 'kind', 'content'].every(key => recorded[key] === item?.[key]);
 }
@@ -32405,7 +32492,11 @@ function requireEntry(entry, name) {
 function environmentOf(pluginYaml) {
     if (pluginYaml === undefined)
         return { required: [], optional: [] };
-    return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment;
+    return {
+        ...pluginYaml.environment,
+        ...(pluginYaml.injectsEnv ? { injectsEnv: true } : {}),
+        ...(pluginYaml.executionMode?.toLowerCase() === 'ephemeral' ? { isEphemeral: true } : {}),
+    };
 }
 /** Finds the part with this name, `<shelf>/<id>`. */
 function findPart(parts, name) {
@@ -32856,6 +32947,18 @@ function warnOfUnknownSettings({ deployment, order }) {
     if (unknown.length === 0)
         return;
     tools.log.warning(`The settings given as input name ${listNames(unknown)}, which no template and no settings file has, so nothing uses them: correct the names, or remove them from settings.`);
+}
+/**
+ * Logs one notice about the ephemeral plugins that this run has replaced without a restart: the processes that the host
+ * framework has started, and the framework itself, may still have the old code.
+ */
+function noticeNotRestarted({ deployment, order }) {
+    const isRestart = ({ action, id }) => /^(?:re)?start$/.test(action) && !order.skipped.has(id);
+    const acted = order.steps.filter(isRestart).map(subjectIdOf);
+    const stale = order.parts.filter(({ id, intact, environment }) => environment.isEphemeral && intact === undefined && !acted.includes(id) && !acted.includes(undefined));
+    if (stale.length === 0)
+        return;
+    deployment.tools.log.notice(`No step restarted ${listNames(stale.map(placePath))}, which the host framework runs itself (execution_mode: ephemeral): restart the host framework, unless it loads changed plugins by itself.`);
 }
 /** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
 function tryToReadSettings(path) {
@@ -35116,26 +35219,31 @@ function shownBase({ url }) {
     const { origin, pathname } = new URL(url);
     return (origin + pathname).replace(/\/+$/, '');
 }
-function hub_remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
+function hub_remedyFor(answer, { isSigned, base, version, hint = '' }, inputs) {
+    const { status, foreign } = answer;
     switch (status) {
         case 400:
-            return isSigned && !foreign
+            return isSigned && !foreign && mayLackSigningKey(answer)
                 ? `The owner of this ${inputs.apiKey} may have no signing key on the hub: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
                 : "Ask the hub's operator.";
         case 401:
-            return `Check ${inputs.apiKey}, which may be wrong, revoked or expired.`;
+            return `Check ${inputs.apiKey}, which may be wrong, revoked or expired.${hint}`;
         case 403:
             if (inputs.apiKey === 'access-token')
                 return 'Check access-token, which may not allow this request.';
-            // One key fetches all sources of a project.
-            if (inputs.apiKey === 'sources-api-key')
-                return 'Check sources-api-key: a key may be bound to one kind and slug; such a key fetches no other source.';
+            if (inputs.apiKey.startsWith('sources-'))
+                return `Check ${inputs.apiKey}: a key may be bound to one kind and slug; give each such slug its own line in sources-api-keys.`;
             return `Check ${inputs.apiKey}: a key may be bound to one kind and slug; in that case, a matrix over slugs needs a key for each slug.`;
         case 404:
             return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`;
         default:
             return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator.";
     }
+}
+/** A hub that gives another reason, such as a missing tag, does not mean the key. */
+function mayLackSigningKey({ body }) {
+    const reason = parseErrorText(body);
+    return reason === undefined || /sign|secret|key/i.test(reason);
 }
 /** A tag `v1.2.0` is usually published as the version 1.2.0. */
 function hintAtBareVersion(version = '') {
@@ -37193,37 +37301,34 @@ async function verifyArtifact(deployment, found) {
     return { ...found, verified };
 }
 /**
- * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a version that had
- * different bytes on this host. Refuses a `latest` that is older than the installed version, that cannot be compared
- * with it, or whose bytes this host has replaced. The operator can accept each of these. Throws ArtifactError
- * `version_reused` or DeploymentError `downgrade_refused`.
+ * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a `latest` that is older
+ * than the installed version, that cannot be compared with it, or whose bytes this host has replaced. The operator can
+ * accept each of these. Throws DeploymentError `downgrade_refused`.
  */
 function acceptArtifact(deployment, fetched) {
     const claimed = claimedVersion(fetched);
-    if (claimed !== undefined)
-        refuseVersion(deployment, fetched, claimed);
-    refuseOldBytes(deployment, fetched.verified.sha256);
+    if (claimed === undefined)
+        return fetched;
+    refuseOlder(deployment, fetched, claimed);
+    // Only the content shows whether the installed version has come in other bytes.
+    if (!isInstalledVersion(fetched.target, claimed))
+        refuseOldBytes(deployment, fetched.verified.sha256);
     return fetched;
-}
-/** Refuses a `latest` with bytes that this host has replaced: the unsigned header may give old bytes a new version. */
-function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
-    if (request.version !== 'latest' || request.allowDowngrade)
-        return;
-    const origin = { contract: 'marketplace', slug: request.slug };
-    if (wasReplaced(layout, { origin, sha256 }))
-        throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin));
 }
 /**
  * Determines the artifact's version, and extracts the artifact into `folder` unless the same bytes are installed and
- * intact. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
+ * intact. Throws as `checkVersion` does: ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
  */
 async function extractArtifact(deployment, accepted, folder) {
     const installed = await findSameVersion(deployment, accepted);
     if (installed !== undefined)
         return installed;
     const { pluginYaml, unpack } = await listArtifact(deployment, accepted.verified, folder);
-    const version = await checkVersion(deployment, accepted, pluginYaml);
-    return { ...accepted, content: await unpack(), pluginYaml, version };
+    // Whether the version is new to this host is known only by its content.
+    refuseOlder(deployment, accepted, decideVersion(accepted, pluginYaml).version);
+    const content = await unpack();
+    const version = await checkVersion(deployment, accepted, { ...content, pluginYaml });
+    return { ...accepted, content, pluginYaml, version };
 }
 /**
  * Returns the installed files, in place of the artifact's, if they are intact and came from the same bytes and version.
@@ -37239,7 +37344,7 @@ async function findSameVersion(deployment, fetched) {
         return undefined;
     if (!isInstalledVersion(target, decideVersion(fetched, pluginYaml).version))
         return undefined;
-    const version = await checkVersion(deployment, fetched, pluginYaml);
+    const version = await checkVersion(deployment, fetched, { pluginYaml });
     const name = placePath(target.place);
     deployment.tools.log.did(`not extracted: ${name} came from these bytes, and none of its files is missing or changed`);
     return { ...fetched, content: installed, pluginYaml, version };
@@ -37273,27 +37378,43 @@ async function buildPart(deployment, extracted) {
     }
     bindToFiles(plan, pathTest(content.tree.files), withListed(content.staged, keepPaths));
     const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) };
-    const isSame = previous.installed?.artifact_sha256 === verified.sha256 && isInstalledVersion(target, version);
+    const isSame = isInstalledVersion(target, version) && !previous.installed?.modified;
     return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed;
 }
-async function checkVersion(deployment, fetched, pluginYaml) {
-    const decided = decideVersion(fetched, pluginYaml);
-    await deployment.record.update({ version: decided.version, version_source: decided.source });
-    noticeOtherVersion(deployment.tools.log, fetched, decided);
-    refuseVersion(deployment, fetched, decided.version);
-    return decided.version;
-}
 /**
- * Refuses a `latest` that is older than the installed version or cannot be compared with it, and a version that had
- * different bytes on this host. Called with the claimed version before the artifact is extracted, and with the actual
- * version afterwards.
+ * Refuses an artifact whose files this host may not install: besides `acceptArtifact`, a version that had different
+ * content on this host, and a `latest` with bytes that this host has replaced. The operator can accept each of these.
  */
-function refuseVersion(deployment, { served, target }, version) {
+async function checkVersion(deployment, fetched, content) {
+    const decided = decideVersion(fetched, content.pluginYaml);
+    const { version } = decided;
+    await deployment.record.update({ version, version_source: decided.source });
+    noticeOtherVersion(deployment.tools.log, fetched, decided);
+    refuseOlder(deployment, fetched, version);
+    const known = versionsFrom(fetched.target.previous, originOf(deployment));
+    const same = known.find(row => row.version !== null && isSameVersion(row.version, version) && isSameContent(deployment, row, content));
+    // A hub may pack the same files anew for each request. This host knows them by the digest that they had at first.
+    const sha256 = same?.artifact_sha256 ?? fetched.verified.sha256;
+    refuseReusedVersion({ version, sha256 }, known, deployment.request);
+    refuseOldBytes(deployment, sha256);
+    return version;
+}
+function isSameContent({ layout }, row, { staged, tree, pluginYaml }) {
+    return staged !== undefined && tree !== undefined && hasContent(layout, row, { staged, tree, pluginYaml });
+}
+/** Refuses a `latest` that is older than the installed version or cannot be compared with it. */
+function refuseOlder(deployment, { target }, version) {
     const { request } = deployment;
     if (request.version === 'latest' && !request.allowDowngrade)
         refuseDowngrade(version, stateFor(target.previous, originOf(deployment)));
-    const known = versionsFrom(target.previous, originOf(deployment));
-    refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, request);
+}
+/** Refuses a `latest` with bytes that this host has replaced: the unsigned header may give old bytes a new version. */
+function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
+    if (request.version !== 'latest' || request.allowDowngrade)
+        return;
+    const origin = { contract: 'marketplace', slug: request.slug };
+    if (wasReplaced(layout, { origin, sha256 }))
+        throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin));
 }
 async function sign(deployment, { target, pluginYaml }, { staged, tree }) {
     const { request, tools, layout, keepPaths } = deployment;
@@ -37666,6 +37787,7 @@ async function runSteps(context, beforeStep) {
     announceIdle(context);
     warnOfMissingEnv(context);
     warnOfUnknownSettings(context);
+    noticeNotRestarted(context);
 }
 /**
  * Prepares the staged parts of all runs. Meanwhile, checks the installed trees that the first run replaces against
@@ -38768,11 +38890,18 @@ function isGitUrl(text) {
 const TOKEN = /^[\x21-\x7e]+$/;
 /** Parses lines of the form `host=token` or `host:port=token`. Ignores empty lines and lines that begin with `#`. */
 function parseGitTokens(text) {
+    return parseTokens(text, { lines: 'host=token or host:port=token', word: 'a token', parseName: parseTokenHost });
+}
+/** Parses lines of the form `slug=key`. Ignores empty lines and lines that begin with `#`. */
+function parseSlugKeys(text) {
+    return parseTokens(text, { lines: 'slug=key', word: 'a key', parseName: slug => slugSchema.safeParse(slug).data });
+}
+function parseTokens(text, form) {
     const tokens = new Map();
     const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
         if (line.trim() === '' || line.trimStart().startsWith('#'))
             return [];
-        const problem = source_addLine(tokens, line.trim(), index + 1);
+        const problem = source_addLine(tokens, { line: line.trim(), number: index + 1 }, form);
         return problem === undefined ? [] : [problem];
     });
     return { tokens, problems };
@@ -38784,16 +38913,16 @@ function basicCredentials(token) {
     return Buffer.from(`x-access-token:${token}`).toString('base64');
 }
 /** Adds a line's token. Returns the problem with the line, if any. Does not quote the line, which may be a token. */
-function source_addLine(tokens, line, number) {
+function source_addLine(tokens, { line, number }, { lines, word, parseName }) {
     const equals = line.indexOf('=');
-    const [host, token] = [parseTokenHost(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
-    if (host === undefined)
-        return `must consist of lines host=token or host:port=token, but line ${number} has another form`;
-    if (tokens.has(host))
-        return `must name ${host} only once, but line ${number} names it again`;
+    const [name, token] = [parseName(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
+    if (name === undefined)
+        return `must consist of lines ${lines}, but line ${number} has another form`;
+    if (tokens.has(name))
+        return `must name ${name} only once, but line ${number} names it again`;
     if (!TOKEN.test(token))
-        return `must contain, for ${host} in line ${number}, a token of visible ASCII characters without spaces`;
-    tokens.set(host, token);
+        return `must contain, for ${name} in line ${number}, ${word} of visible ASCII characters without spaces`;
+    tokens.set(name, token);
     return undefined;
 }
 function parseTokenHost(text) {
@@ -39048,11 +39177,19 @@ class InputReader {
      * request sends.
      */
     gitTokens(name) {
+        return this.#tokens(name, parseGitTokens, token => [token, basicCredentials(token)]);
+    }
+    /** Reads lines `slug=key`, as `parseSlugKeys` does, and masks each key. */
+    slugKeys(name) {
+        return this.#tokens(name, parseSlugKeys, key => [key]);
+    }
+    /** Masks what each line has after `=`, even if the line is refused. */
+    #tokens(name, parse, formsOf) {
         const text = takeRaw(name);
         for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
             if (secret !== '')
-                this.#mask([secret, basicCredentials(secret)]);
-        const { tokens, problems } = parseGitTokens(text);
+                this.#mask(formsOf(secret));
+        const { tokens, problems } = parse(text);
         for (const problem of problems)
             this.refuse(name, problem);
         return tokens;
@@ -42149,7 +42286,8 @@ async function readHosts(wire, access, reading) {
     if (answer.status !== 200) {
         const base = namedBase(bases, 'deployments', OWN_INPUTS);
         const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: credentialsOf(access) };
-        throw marketplaceRefusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false });
+        const hint = accessToken === undefined ? ' Some hubs answer this only to an access-token: give one.' : '';
+        throw marketplaceRefusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false, hint });
     }
     return parseHostReports(answer.body, access, reading);
 }
@@ -42810,15 +42948,19 @@ function pastOf({ layout, request }, part) {
     const origin = { contract: 'project', slug: request.projectId };
     const previous = readPreviousInstall(layout, part);
     const isOurs = previous.installed !== undefined && isFrom(previous.installed, origin);
-    const [installed] = isOurs ? supplyOf(previous.installed) : [];
+    const [installed] = isOurs ? supplyOf(layout, previous.installed) : [];
     return {
         installed,
-        history: versionsFrom(previous, origin).flatMap(supplyOf),
+        history: versionsFrom(previous, origin).flatMap(row => supplyOf(layout, row)),
         wasReplaced: source => wasSupplyReplaced(layout, { origin, part, source }),
     };
 }
-function supplyOf({ version, source }) {
-    return source === undefined ? [] : [{ version, source }];
+function supplyOf(layout, row) {
+    const { version, source } = row;
+    const isFromStub = (path) => isStubFile({ path });
+    return source === undefined
+        ? []
+        : [{ version, source, hasContent: fetched => hasContent(layout, row, fetched, isFromStub) }];
 }
 /** Logs a notice for files and symlinks that the packer should have left out: the source supplies the part's code. */
 function noticeLeftOut(part, { tree }, log) {
@@ -42937,9 +43079,9 @@ async function signPart({ layout, keepPaths, request, tools }, { content, tree, 
 }
 /** Combines the variables that the manifest and plugin.yaml name: a plugin may declare its needs in either. */
 function both(manifest, pluginYaml) {
-    const { required, optional, ...injection } = environmentOf(pluginYaml);
+    const { required, optional, ...running } = environmentOf(pluginYaml);
     return {
-        ...injection,
+        ...running,
         required: [...new Set([...manifest.required, ...required])],
         optional: [...new Set([...manifest.optional, ...optional])],
     };
@@ -44799,7 +44941,7 @@ function refuseReused({ version, source }, history) {
  * source or cannot be compared with it. Throws the same error for a `latest` whose bytes this host has had and
  * replaced, whatever version the hub now gives them.
  */
-function refuseOlder({ version, source }, { installed, wasReplaced }) {
+function request_refuseOlder({ version, source }, { installed, wasReplaced }) {
     // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.
     if (installed?.source.from === source.from)
         refuseDowngrade(version, { version: installed.version, isOurs: true }, 'manifest');
@@ -44808,6 +44950,7 @@ function refuseOlder({ version, source }, { installed, wasReplaced }) {
 }
 
 ;// CONCATENATED MODULE: ./build/sources/supplier.js
+
 
 
 
@@ -44827,16 +44970,20 @@ const SOURCE_INPUTS = {
     signingSecret: 'sources-signing-secret',
     subject: "the slug, kind and version in the project's manifest.json",
 };
+const SLUG_KEYS = 'sources-api-keys';
 /**
  * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws
  * SignatureError, ArtifactError `version_mismatch`, `no_published_version`, `version_reused` or `invalid_manifest`
  * (also for a subdirectory that the artifact does not have), and DeploymentError `downgrade_refused` or `disk_full`.
  */
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
-    const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace;
+    const { hubUrl = '', servicesUrl = hubUrl, apiKeys, signingSecret = '' } = request.marketplace;
+    const ownKey = apiKeys.get(source.slug);
+    const apiKey = ownKey ?? request.marketplace.apiKey ?? '';
+    const inputs = ownKey === undefined ? SOURCE_INPUTS : { ...SOURCE_INPUTS, apiKey: SLUG_KEYS };
     const bases = { hub: hubUrl, services: servicesUrl, deployments: hubUrl };
     const base = source.kind === 'plugin' ? hubUrl : servicesUrl;
-    const access = { bases, apiKey, kind: source.kind, slug: source.slug, inputs: SOURCE_INPUTS };
+    const access = { bases, apiKey, kind: source.kind, slug: source.slug, inputs };
     const client = createMarketplaceClient(tools.wires.wire, access);
     const { maxArtifactBytes, downloadTimeoutMs } = request;
     const asked = { version: source.version, maxArtifactBytes, downloadTimeoutMs, signingSecret };
@@ -44853,11 +45000,16 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
         const decided = decideVersion(found, pluginYaml);
         const { version } = decided;
         noticeOtherVersion(tools.log, found, decided);
-        const offered = { version, source: { from: `${base} ${source.kind} ${source.slug}`, id: verified.sha256 } };
+        const from = `${base} ${source.kind} ${source.slug}`;
+        // A hub may pack the same files anew for each request. This host knows them by the digest that they had at first.
+        const same = past.history.find(had => had.source.from === from &&
+            isSameVersion(had.version ?? '', version) &&
+            had.hasContent?.({ ...part, pluginYaml }));
+        const offered = { version, source: same?.source ?? { from, id: verified.sha256 } };
         if (!isPinned)
             refuseReused(offered, past.history);
         if (source.version === 'latest' && !request.allowDowngrade)
-            refuseOlder(offered, past);
+            request_refuseOlder(offered, past);
         const cost = { received: found.served.artifact.size, tree };
         return { ...part, ...offered, cost };
     }
@@ -44899,11 +45051,17 @@ class SourceSupplier {
      * Throws ConfigError `missing_input` if a part comes from a marketplace and an input for the marketplace is missing.
      */
     requireInputs(parts) {
-        const ids = parts.filter(({ source }) => source.from === 'marketplace').map(({ shelf, id }) => `${shelf}/${id}`);
         const { marketplace } = this.#request;
         const keys = Object.keys(MARKETPLACE_INPUTS);
-        const missing = keys.filter(key => marketplace[key] === undefined).map(key => MARKETPLACE_INPUTS[key]);
-        if (ids.length === 0 || missing.length === 0)
+        const lacks = (key, slug) => marketplace[key] === undefined && !(key === 'apiKey' && marketplace.apiKeys.has(slug));
+        const wanted = parts.flatMap(({ shelf, id, source }) => source.from === 'marketplace'
+            ? [{ name: `${shelf}/${id}`, lacking: keys.filter(key => lacks(key, source.slug)) }]
+            : []);
+        const ids = wanted.filter(({ lacking }) => lacking.length > 0).map(({ name }) => name);
+        const missing = keys
+            .filter(key => wanted.some(({ lacking }) => lacking.includes(key)))
+            .map(key => MARKETPLACE_INPUTS[key]);
+        if (missing.length === 0)
             return;
         throw new ConfigError('missing_input', `The project takes ${listFirst(ids, 20)} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add ${missing.length === 1 ? 'this input' : 'these inputs'} to the step's "with:".`);
     }
@@ -45022,6 +45180,7 @@ function readSources(read) {
         hubUrl: read.optional('sources-hub-url', baseUrlSchema),
         servicesUrl: read.optional('sources-services-url', baseUrlSchema),
         apiKey: read.optionalSecret('sources-api-key', apiKeySchema),
+        apiKeys: read.slugKeys('sources-api-keys'),
         signingSecret: read.optionalSecret('sources-signing-secret'),
         gitTokens: read.gitTokens('sources-git-tokens'),
     };
@@ -45329,10 +45488,13 @@ function noSnapshot(row, { toVersion, known }) {
     const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the current version'}`;
     const asked = toVersion === undefined ? earlier : ` ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
-    const versions = [...new Set(known.map(describeSnapshot))];
+    const [recorded, unrecorded] = [known.filter(isRecorded), known.filter(row => !isRecorded(row))];
+    const versions = [...new Set(recorded.map(describeSnapshot))];
     const these = versions.length === 1
         ? 'this version, even if it is later than the installed one'
         : 'one of these, even a later one';
+    if (versions.length === 0 && unrecorded.length > 0)
+        return new DeploymentError('no_snapshot', `${none} that it can restore: nothing was changed. Snapshot ${listNames(unrecorded.map(({ name }) => name))} has no record of its files, because another program installed them: deploy a version from the hub, or move that directory into place by hand once you know what it contains.`);
     return new DeploymentError('no_snapshot', known.length === 0
         ? `${none}: nothing was changed. Deploy a version from the hub.`
         : `${none}${asked}: nothing was changed. The host has ${listNames(versions)}. To restore ${these}, name it in to-version, or deploy it from the hub.`);
@@ -45388,6 +45550,10 @@ function ofProject(place, slug) {
 }
 function otherSlug(place, names) {
     return new ConfigError('invalid_input', `slug is ${names.slug}, but ${placeName(place)} was installed from the slug ${names.installed}: nothing was changed. Correct slug in the step's "with:".`);
+}
+/** True for a snapshot that can be compared with a record, which a rollback requires. */
+function isRecorded({ tree_digest: digest }) {
+    return digest !== null;
 }
 function describeSnapshot({ version, modified }) {
     return `${version ?? 'an unknown version'}${modified ? ' (modified)' : ''}`;

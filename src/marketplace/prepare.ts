@@ -111,12 +111,15 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Fetc
 
 /**
  * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a `latest` that is older
- * than the installed version, or that cannot be compared with it. The operator can accept that. Throws DeploymentError
- * `downgrade_refused`.
+ * than the installed version, that cannot be compared with it, or whose bytes this host has replaced. The operator can
+ * accept each of these. Throws DeploymentError `downgrade_refused`.
  */
 export function acceptArtifact(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
-  if (claimed !== undefined) refuseOlder(deployment, fetched, claimed)
+  if (claimed === undefined) return fetched
+  refuseOlder(deployment, fetched, claimed)
+  // Only the content shows whether the installed version has come in other bytes.
+  if (!isInstalledVersion(fetched.target, claimed)) refuseOldBytes(deployment, fetched.verified.sha256)
   return fetched
 }
 

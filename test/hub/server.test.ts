@@ -27,7 +27,7 @@ describe('the hub', () => {
 
   for (const [method, path, status, allow] of [
     ['GET', '/nothing', 404, null],
-    ['GET', '/plugins', 404, null],
+    ['PUT', '/plugins', 405, 'GET, HEAD'],
     ['POST', '/nothing', 404, null],
     ['PUT', '/plugins/hello', 405, 'GET, HEAD'],
     ['DELETE', '/services/hello/install', 405, 'GET, HEAD'],
