@@ -178,7 +178,9 @@ async function checkContent(gate: Gate, found: VerifiedVersion, folder: string):
   noteVersion(gate, found, unpacked.pluginYaml)
   await checkSignable(unpacked)
   await enter(tools, 'loading_plan')
-  if (plan !== undefined) bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths)
+  const { envFile } = unpacked.pluginYaml ?? {}
+  const keepPaths = envFile === undefined ? files.keepPaths : [...files.keepPaths, envFile]
+  if (plan !== undefined) bindToFiles(plan, pathTest(unpacked.tree.files), keepPaths)
 }
 
 /**

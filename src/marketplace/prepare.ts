@@ -14,7 +14,7 @@ import { withListed } from '../install/files/spelling.ts'
 import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
 import { directoryIn, installPath, type Place, placeOf, placePath, usualDirectory } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
-import { findPluginsDirectory, readHostsDirectory } from '../install/host/plugins-directory.ts'
+import { findPluginsDirectory, readHostsDirectory, refuseOutsideDirectory } from '../install/host/plugins-directory.ts'
 import {
   type Chooser,
   factsOfReplaced,
@@ -30,7 +30,7 @@ import { findInstalled, readInstalled } from '../install/host/record.ts'
 import { type InstalledRow, isFrom, type SnapshotRow } from '../install/host/rows.ts'
 import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
 import { watchDownload } from '../install/run/deployment.ts'
-import { environmentOf, type InstallOrder, type Part } from '../install/steps/context.ts'
+import { environmentOf, type InstallOrder, keptIn, type Part } from '../install/steps/context.ts'
 import { findIntactTree, hasContent, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
 import { readPackedPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
 import type { Tools } from '../install/transaction/record.ts'
@@ -187,7 +187,7 @@ async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVer
   const { plan, previous } = target
   const environment = environmentOf(pluginYaml)
   const part = { ...target.place, version, artifactSha256: verified.sha256, environment, previous }
-  const { keepPaths } = deployment
+  const keepPaths = keptIn(deployment, { ...target.place, environment })
   if ('identity' in content) {
     const installed = installPath(deployment.layout, target.place)
     bindToFiles(plan, path => hasRegularFile(content, path), withListed(installed, keepPaths))
@@ -253,10 +253,11 @@ async function sign(
   { target, pluginYaml }: ExtractedVersion,
   { staged, tree }: StagedTree,
 ): Promise<PartTree> {
-  const { request, tools, layout, keepPaths } = deployment
+  const { request, tools, layout } = deployment
   noticeNoSigning(deployment)
   if (pluginYaml === undefined) return tree
   const { place } = target
+  const keepPaths = keptIn(deployment, { ...place, environment: environmentOf(pluginYaml) })
   const kept = { installed: installPath(layout, place), keepPaths, log: tools.log }
   return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey)
 }
@@ -368,6 +369,8 @@ interface ChosenPlace {
 function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifactPlan): ChosenPlace {
   const { host, layout, shelf, request, tools } = deployment
   if (shelf === 'extensions') return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' }
+  if (request.pluginsDirectory === undefined)
+    refuseOutsideDirectory(layout, 'Correct that file, or set plugins-directory')
   const installed = findInstalled(readInstalled(layout), { shelf, id })
   const recorded = installed && placeOf(installed).directory
   const known = { input: request.pluginsDirectory, recorded, otherwise: usualDirectory(shelf) }

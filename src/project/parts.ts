@@ -30,7 +30,7 @@ import {
   type SourceRecord,
 } from '../install/host/rows.ts'
 import { wasSupplyReplaced } from '../install/reports/audit.ts'
-import { environmentOf, type NewPart, type Part, type PartEnvironment } from '../install/steps/context.ts'
+import { environmentOf, keptIn, type NewPart, type Part, type PartEnvironment } from '../install/steps/context.ts'
 import { hasContent, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
 import { readPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
 import type { FetchedPart, ProjectDeployment } from './deployment.ts'
@@ -242,16 +242,19 @@ function versionOf(
 }
 
 async function signPart(
-  { layout, keepPaths, request, tools }: ProjectDeployment,
+  deployment: ProjectDeployment,
   { content, tree, supplied }: PartSource,
   { shelf, id, directory, folder, leftBehind }: ManifestPart & Pick<NewPart, 'leftBehind'>,
 ): Promise<Pick<NewPart, 'staged' | 'tree'> & { pluginYaml: PluginYaml | undefined }> {
+  const { layout, request, tools } = deployment
   const placed = supplied.get(placeName({ shelf, id }))
   const { staged, tree: shipped } = placed ?? { staged: join(content, folder), tree: treeBelow(tree, folder) }
   const pluginYaml =
     shelf === 'plugins' && hasPluginYaml(shipped) ? readPartPluginYaml({ shelf, id }, staged) : undefined
   if (pluginYaml === undefined) return { staged, tree: shipped, pluginYaml }
-  const installed = leftBehind ?? installPath(layout, { shelf, id, directory })
+  const place = { shelf, id, directory }
+  const installed = leftBehind ?? installPath(layout, place)
+  const keepPaths = keptIn(deployment, { ...place, environment: environmentOf(pluginYaml) })
   const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log }
   return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml }
 }

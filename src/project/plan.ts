@@ -9,7 +9,7 @@ import { withListed } from '../install/files/spelling.ts'
 import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
 import { type PartName, placeName, placeOf, placePath } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
-import { warnOfOtherDirectory } from '../install/host/plugins-directory.ts'
+import { refuseOutsideDirectory, warnOfOtherDirectory } from '../install/host/plugins-directory.ts'
 import { presentRow, verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import type { DeploymentFacts } from '../install/journal/facts.ts'
@@ -43,6 +43,8 @@ export async function orderProject(
   const installed = readPresentParts(deployment, manifest)
   const removals = installed.filter(part => !isAmong(manifest.parts, part))
   verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig })
+  if (bound.parts.some(({ shelf }) => shelf === 'plugins'))
+    refuseOutsideDirectory(deployment.layout, 'Correct that file')
   warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log)
   checkParts(deployment, bound.parts, removals)
   for (const { shelf, id } of bound.notInstalled)

@@ -22,10 +22,9 @@ import {
   type PartEnvironment,
   type RetainedPart,
 } from '../install/steps/context.ts'
-import { PLUGIN_YAML } from '../install/steps/drift.ts'
 import { readPluginYaml } from '../install/steps/plugin-sig.ts'
 import type { TreeDifference } from '../install/trees/compare.ts'
-import { compareRecorded, isAsRetained } from '../install/trees/drift.ts'
+import { compareRecorded, isAsRetained, PLUGIN_YAML } from '../install/trees/drift.ts'
 import { identityOf, openTreeRecord, TreeRecordDamage } from '../install/trees/record.ts'
 import type { RunningRollback } from './deployment.ts'
 import { damagedRecord, modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'

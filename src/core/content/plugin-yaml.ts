@@ -1,9 +1,16 @@
 import { type Document, isScalar } from 'yaml'
 import { z } from 'zod/mini'
 import { ArtifactError } from '../errors.ts'
-import { PLUGIN_YAML_LIMITS, pluginsDirectorySchema } from '../identifiers.ts'
+import { PLUGIN_YAML_LIMITS } from '../identifiers.ts'
 import { cleanForeignText } from '../text.ts'
-import { isTextForAll, nodeAt, readStrictYaml, type StrictYaml, StrictYamlProblem } from '../yaml/strict.ts'
+import {
+  isTextForAll,
+  isTrueInPython,
+  nodeAt,
+  readStrictYaml,
+  type StrictYaml,
+  StrictYamlProblem,
+} from '../yaml/strict.ts'
 
 /** The variables that a plugin declares under `environment`. */
 export interface VariableNames {
@@ -19,9 +26,33 @@ export interface PluginYaml {
   executionMode: string | undefined
   entryPoint: string | undefined
   environment: VariableNames
-  /** Whether the host framework gives the plugin only the settings in `.env`, in the plugin's own directory. */
-  injectsEnv: boolean
+  /**
+   * The file that contains the only settings that the host framework gives the plugin, as a path in the plugin's own
+   * directory; undefined if the framework injects no settings.
+   */
+  envFile: string | undefined
+  needs: PluginNeeds
 }
+
+/** A plugin that another plugin requires, and the condition on its version, such as `>=2.0,<3.0`. */
+interface RequiredPlugin {
+  readonly name: string
+  readonly version: string | undefined
+}
+
+/** What must be so for the host framework to load a plugin, as far as it is readable: nothing here is refused. */
+export interface PluginNeeds {
+  /** The condition on the framework's version. */
+  readonly frameworkVersion: string | undefined
+  readonly requires: readonly RequiredPlugin[]
+  /** The variables that `env` takes from the framework's own environment, as `${NAME}`. */
+  readonly variables: readonly string[]
+}
+
+export const DEFAULT_ENTRY_POINT = 'src/main.py'
+const DEFAULT_ENV_FILE = '.env'
+/** The files that describe a plugin: none of them can be its settings. */
+const DESCRIPTIONS: readonly string[] = ['plugin.yaml', 'plugin.json', 'plugin.sig']
 
 /** More digits than this are not the same number in every reader. */
 const MAX_VERSION_DIGITS = 15
@@ -32,14 +63,13 @@ const schema = z.object({
   execution_mode: z.nullish(z.string()),
   entry_point: z.nullish(z.string().check(z.minLength(1))),
   environment: z.nullish(z.object({ required: variableNames, optional: variableNames })),
-  envconfiguration: z.optional(z.unknown()),
 })
 const EXPECTED: Readonly<Record<string, string>> = {
   execution_mode: 'text',
   entry_point: 'a path',
   environment: 'a map with the lists "required" and "optional" of names',
 }
-const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().check(z.regex(/^(?:yes|on|y)$/i))]) })
+const ENV_FILE = ['envconfiguration', 'env_file'] as const
 
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
@@ -53,7 +83,9 @@ export function parsePluginYaml(text: string): PluginYaml {
   if (!parsed.success) throw notAPlugin(problemOf(parsed.error))
   const problem = unlikeTextProblem(yaml, parsed.data)
   if (problem !== undefined) throw invalid(problem)
-  return toPluginYaml(parsed.data, yaml.document)
+  const outside = envFileProblem(yaml, parsed.data)
+  if (outside !== undefined) throw notAPlugin(outside)
+  return toPluginYaml(parsed.data, yaml)
 }
 
 /**
@@ -61,7 +93,7 @@ export function parsePluginYaml(text: string): PluginYaml {
  */
 export function pluginYamlProblem(yaml: StrictYaml): string | undefined {
   const { data, error } = schema.safeParse(yaml.value)
-  return error === undefined ? unlikeTextProblem(yaml, data) : problemOf(error)
+  return error === undefined ? (unlikeTextProblem(yaml, data) ?? envFileProblem(yaml, data)) : problemOf(error)
 }
 
 /** Returns what is wrong with the first value that is not the same text, or version, for all readers. */
@@ -70,7 +102,8 @@ function unlikeTextProblem({ document }: StrictYaml, { environment, ...data }: F
     (environment?.[list] ?? []).map((_, index) => ['environment', list, index] as const),
   )
   const texts = (['execution_mode', 'entry_point'] as const).filter(key => (data[key] ?? undefined) !== undefined)
-  for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names]) {
+  const envFile = injectsEnv(document) ? [ENV_FILE] : []
+  for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names, ...envFile]) {
     const node = nodeAt(document, path)
     const isVersion = path[0] === 'version'
     if (node === undefined || isTextForAll(node) || (isVersion && isCanonicalNumber(node))) continue
@@ -81,6 +114,35 @@ function unlikeTextProblem({ document }: StrictYaml, { environment, ...data }: F
 }
 
 type Fields = z.infer<typeof schema>
+
+/** True if the host framework injects settings: Python decides, so even the text "false" counts as true. */
+function injectsEnv(document: Document.Parsed): boolean {
+  return isTrueInPython(nodeAt(document, ['envconfiguration', 'inject']))
+}
+
+/** Refuses settings outside the plugin, and in a place where an update would keep the old code or description. */
+function envFileProblem({ document }: StrictYaml, { entry_point: entryPoint }: Fields): string | undefined {
+  const envFile = injectsEnv(document) ? writtenEnvFile(document) : DEFAULT_ENV_FILE
+  const path = withoutDots(envFile)
+  const isFile = !/^\/|\/\.?$|[\\\p{Cc}]/u.test(envFile) && path !== '' && !path.split('/').includes('..')
+  const code = [...DESCRIPTIONS, withoutDots(entryPoint ?? DEFAULT_ENTRY_POINT)]
+  if (isFile && !code.some(file => `${file}/`.startsWith(`${path}/`))) return undefined
+  return `has an unexpected ${ENV_FILE.join('.')} (it must be the path of a file for settings inside the plugin)`
+}
+
+function writtenEnvFile(document: Document.Parsed): string {
+  const node = nodeAt(document, ENV_FILE)
+  if (node === undefined) return DEFAULT_ENV_FILE
+  return isTextForAll(node) ? node.value : ''
+}
+
+/** Returns a relative path without empty parts and `.`. */
+function withoutDots(path: string): string {
+  return path
+    .split('/')
+    .filter(part => part !== '' && part !== '.')
+    .join('/')
+}
 
 /** True for a number that every reader reads alike, and that Python prints without an exponent. */
 function isCanonicalNumber(node: unknown): boolean {
@@ -111,7 +173,7 @@ function readYaml(text: string): StrictYaml {
   }
 }
 
-function toPluginYaml(data: Fields, document: Document.Parsed): PluginYaml {
+function toPluginYaml(data: Fields, { document, value }: StrictYaml): PluginYaml {
   return {
     name: printedBy(nodeAt(document, ['name'])),
     version: printedBy(nodeAt(document, ['version'])),
@@ -121,10 +183,38 @@ function toPluginYaml(data: Fields, document: Document.Parsed): PluginYaml {
       required: data.environment?.required ?? [],
       optional: data.environment?.optional ?? [],
     },
-    // The host may read YAML 1.1, which has more words for true.
-    injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
+    envFile: injectsEnv(document) ? withoutDots(writtenEnvFile(document)) : undefined,
+    needs: toNeeds(needsSchema.parse(value)),
   }
 }
+
+/** A value with the wrong type says nothing. */
+function orNothing<Schema extends z.ZodMiniType>(schema: Schema) {
+  return z.catch(z.optional(schema), undefined)
+}
+
+const condition = orNothing(z.pipe(z.union([z.string(), z.number()]), z.transform(String)))
+const needsSchema = z.object({
+  framework_version: condition,
+  requires: orNothing(z.array(orNothing(z.union([z.string(), z.object({ name: z.string(), version: condition })])))),
+  env: orNothing(z.record(z.string(), z.unknown())),
+})
+
+function toNeeds({ framework_version: frameworkVersion, requires = [], env = {} }: z.infer<typeof needsSchema>) {
+  const required = requires.flatMap(one =>
+    typeof one === 'string' ? [{ name: one, version: undefined }] : (one ?? []),
+  )
+  const variables = Object.values(env).flatMap(text =>
+    typeof text === 'string' ? (VARIABLE.exec(text)?.[1] ?? []) : [],
+  )
+  return {
+    frameworkVersion,
+    requires: required.map(({ name, version }) => ({ name, version })),
+    variables: [...new Set(variables)],
+  }
+}
+
+const VARIABLE = /^\$\{(.+)\}$/
 
 /**
  * Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros.
@@ -154,20 +244,24 @@ const pluginsSchema = z.nullish(z.object({ directory: z.optional(z.unknown()) })
 const directorySchema = z.nullish(z.string())
 
 /**
- * Reads a host framework's own `integration.yaml`. Returns the directory in which the framework looks for plugins,
- * relative to the project root; undefined if the file names none. Throws an Error whose message continues a sentence
- * that begins with the file's name.
+ * Reads a host framework's own configuration file, YAML or JSON. Returns `plugins.directory` as it is written, or
+ * undefined if the file names none. Throws an Error whose message continues a sentence that begins with the file's
+ * name.
  */
-export function parseIntegrationYaml(text: string): string | undefined {
-  const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS)
+export function parseIntegration(text: string, format: 'yaml' | 'json'): string | undefined {
+  const value = format === 'json' ? parseJson(text) : readStrictYaml(text, PLUGIN_YAML_LIMITS).value
   const plugins = expect(rootSchema, value, 'must be a map')?.plugins
   const directory = expect(pluginsSchema, plugins, 'must have a map as "plugins"')?.directory
-  const written = expect(directorySchema, directory, 'must have text as plugins.directory')
-  if (written === undefined || written === null) return undefined
-  const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''))
-  if (found.success) return found.data
-  const expected = found.error.issues[0]?.message ?? 'must be a relative path'
-  throw new Error(`has a plugins.directory that ${expected}, but found "${cleanForeignText(written, 100)}"`)
+  return expect(directorySchema, directory, 'must have text as plugins.directory') ?? undefined
+}
+
+/** Quotes nothing from the file, which may contain secrets. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Error('is not valid JSON')
+  }
 }
 
 function expect<Schema extends z.ZodMiniType>(schema: Schema, value: unknown, rule: string): z.infer<Schema> {

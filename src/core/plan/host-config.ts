@@ -49,6 +49,8 @@ export interface HostConfig {
     readonly context?: string
   }
   readonly plugins: ReadonlyMap<string, HostPlugin>
+  /** The version of the host framework: dotted numbers. */
+  readonly frameworkVersion: string | undefined
   /** By id. */
   readonly provision: ReadonlyMap<string, HostCommand>
   /** By event. */
@@ -104,6 +106,7 @@ function buildHostConfig(written: WrittenHostConfig, file: string): HostConfig {
     systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
     docker: written.docker,
     kubernetes: written.kubernetes,
+    frameworkVersion: written.framework?.version,
     plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
     provision: buildCommands(written.provision),
     notify: buildCommands(written.notify),
@@ -186,6 +189,11 @@ const namespaceSchema = z.lazy(() =>
     .check(z.regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })),
 )
 
+const frameworkVersionError = { error: 'must be numbers with dots, in quotes, such as "2.1.0"' }
+const frameworkVersionSchema = z
+  .string(frameworkVersionError)
+  .check(z.regex(/^\d{1,9}(?:\.\d{1,9}){0,5}$/, frameworkVersionError))
+
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' }
 
 const urlError = { error: 'must be an http or https URL without a user or password' }
@@ -257,6 +265,7 @@ export const hostConfigSchema = z.lazy(() =>
       ),
       {},
     ),
+    framework: z.exactOptional(z.strictObject({ version: frameworkVersionSchema })),
     provision: hostCommandsSchema(
       idSchema,
       z._default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS),

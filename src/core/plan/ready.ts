@@ -59,7 +59,7 @@ export function verifyTemplates(
     const reason =
       kept === undefined
         ? 'which is not a regular file of the version to install'
-        : `which keep-paths (${kept}) leaves to the host`
+        : `which is the host's own file (${kept}), not the artifact's`
     return [stepProblem(step, `from names ${step.from}, ${reason}`)]
   })
   if (problems.length > 0) throw new PlanError(problems)

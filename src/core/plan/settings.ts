@@ -125,6 +125,11 @@ export function differingSettings(one: string, other: string): string[] {
   return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []))
 }
 
+/** Returns the keys that the settings set, even to nothing. */
+export function namesIn(text: string): Iterable<string> {
+  return valuesOf(text).keys()
+}
+
 function valuesOf(text: string): Map<string, string> {
   return new Map(
     text.split(/\r?\n/).flatMap(line => {

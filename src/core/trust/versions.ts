@@ -28,6 +28,26 @@ export function isOrderedVersion(version: string): boolean {
   return compareVersions(version, '0') !== undefined
 }
 
+const CONDITION = /^(>=|<=|==|>|<|)\s*(\d+(?:\.\d+)*)$/
+
+/**
+ * True if a version meets every part of a condition such as `>=2.0,<3.0`. A part without an operator means `==`, and
+ * `*` any version. Only dotted numbers can be compared; missing numbers count as 0. Undefined if this cannot be known.
+ */
+export function meetsCondition(version: string, condition: string): boolean | undefined {
+  const parts = condition.split(',').map(part => part.trim())
+  const met = parts.filter(part => part !== '*').map(part => meets(withoutLeadingV(version), part))
+  return met.includes(false) ? false : met.includes(undefined) ? undefined : true
+}
+
+function meets(version: string, part: string): boolean | undefined {
+  const [, operator, target = ''] = CONDITION.exec(part) ?? []
+  const order = compareDotted(version, target)
+  if (operator === undefined || order === undefined) return undefined
+  if (order === 0) return operator !== '>' && operator !== '<'
+  return operator.startsWith(order > 0 ? '>' : '<')
+}
+
 /** Dotted numbers, or a date as in ISO 8601. */
 const DOTTED = /^(?:\d+(?:\.\d+)*|\d{4}-\d{2}-\d{2})$/
 

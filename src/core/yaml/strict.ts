@@ -58,6 +58,18 @@ export function isTextForAll(node: unknown): node is Scalar<string> {
   return node.type !== 'PLAIN' || ![NUMBER, WORD, DATE].some(form => form.test(node.value as string))
 }
 
+/** What PyYAML reads as nothing, as false or as the number zero, in a plain scalar. */
+const FALSE_IN_PYTHON =
+  /^(?:~?|null|Null|NULL|false|False|FALSE|no|No|NO|off|Off|OFF|[-+]?0(?:[bx][0_]+|[0_]*(?:(?::0?0)*\.[0_]*(?:[eE][-+]\d+)?)?)|\.0[0_]*(?:[eE][-+]\d+)?)$/
+
+/** True if Python finds a value true that PyYAML has read: text even if it says "false", unless it is empty. */
+export function isTrueInPython(node: unknown): boolean {
+  if (isCollection(node)) return node.items.length > 0
+  if (!isScalar(node)) return false
+  if (node.type === 'PLAIN' && node.tag === undefined) return !FALSE_IN_PYTHON.test(node.source ?? '')
+  return Boolean(node.value)
+}
+
 function refuseAmbiguousText(text: string, { bytes }: YamlLimits): void {
   if (Buffer.byteLength(text) > bytes) throw ambiguous(`must be at most ${bytes} bytes, but found more`)
   const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text)

@@ -23,7 +23,7 @@ import {
   undoMove,
   withHeld,
 } from './move.ts'
-import { isPlacePath, partsDirectorySchema, settingsPathSchema, stagedBy, stagedPathSchema } from './paths.ts'
+import { directorySchema, isPlacePath, settingsPathSchema, stagedBy, stagedPathSchema } from './paths.ts'
 
 /**
  * The changes that a deployment makes outside its staging folder, as data. The journal announces them, with everything
@@ -31,7 +31,7 @@ import { isPlacePath, partsDirectorySchema, settingsPathSchema, stagedBy, staged
  */
 export const changeSchema = z.lazy(() =>
   z.discriminatedUnion('type', [
-    z.object({ type: z.literal('make_directory'), path: partsDirectorySchema }),
+    z.object({ type: z.literal('make_directory'), path: directorySchema }),
     moveSchema,
     createdFileSchema,
   ]),

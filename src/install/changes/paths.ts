@@ -1,5 +1,5 @@
 import { z } from 'zod/mini'
-import { PARTS_DIRECTORY_PATTERN } from '../../core/identifiers.ts'
+import { EXTENSIONS_DIRECTORY, PARTS_DIRECTORY_PATTERN } from '../../core/identifiers.ts'
 import { placeAt, placeName } from '../host/layout.ts'
 import {
   BELOW_PATTERN as BELOW,
@@ -14,9 +14,13 @@ import {
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
 
-export const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN)
-/** A settings file next to an installed part or inside it. */
-export const settingsPathSchema = pathSchema(`${PLACE}(?:\\.env|/\\.env)`)
+/** A host framework injects settings only into plugins. */
+const IN_PLUGIN = `(?!${EXTENSIONS_DIRECTORY}/)${PLACE}${BELOW}`
+
+/** A directory of parts, or one for settings inside an installed plugin. */
+export const directorySchema = pathSchema(`(?:${PARTS_DIRECTORY_PATTERN}|${IN_PLUGIN})`)
+/** A settings file next to an installed part or inside a plugin. */
+export const settingsPathSchema = pathSchema(`(?:${PLACE}\\.env|${IN_PLUGIN})`)
 export const stagedPathSchema = pathSchema(STAGED)
 /** Either end of a move. */
 export const movablePathSchema = pathSchema(`(?:${PLACE}|${SNAPSHOT}(?:${BELOW})?|${STAGED})`)

@@ -1,16 +1,23 @@
 import { constants } from 'node:fs'
-import { join } from 'node:path'
-import { parseIntegrationYaml } from '../../core/content/plugin-yaml.ts'
-import { errnoOf } from '../../core/errors.ts'
-import { DEFAULT_PLUGINS_DIRECTORY, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
+import { isAbsolute, join, relative } from 'node:path'
+import { parseIntegration } from '../../core/content/plugin-yaml.ts'
+import { ConfigError, errnoOf } from '../../core/errors.ts'
+import { DEFAULT_PLUGINS_DIRECTORY, PLUGIN_YAML_LIMITS, writtenPluginsDirectorySchema } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
+import { cleanForeignText } from '../../core/text.ts'
 import { readSmallFileSync } from '../files/open.ts'
 import { isSamePath } from '../files/spelling.ts'
 import type { Layout } from './layout.ts'
 import { readHostRecord, recordedDirectories } from './record.ts'
 import { findRealDirectory } from './switchable.ts'
 
-const INTEGRATION = 'integration.yaml'
+/** The host framework's own files, relative to the project root: the framework reads only the first that exists. */
+const INTEGRATION_FILES = [
+  'integration.yaml',
+  'integration.json',
+  'config/integration.json',
+  'config/integration.yaml',
+] as const
 
 /** The directory for a host's plugins, and whether the operator chose it for this run. */
 export interface PluginsDirectory {
@@ -66,11 +73,12 @@ function findNamedDirectory(
   { input, recorded, otherwise }: KnownDirectories,
   log: Log,
 ): PluginsDirectory {
-  const { directory, problem } = readHostsDirectory(layout)
+  const { file, directory, outside, problem } = readHostsDirectory(layout)
   if (input !== undefined) {
-    if (directory !== undefined && !isSameDirectory(layout, directory, input))
+    const hosts = directory ?? outside
+    if (hosts !== undefined && !isSameDirectory(layout, hosts, input) && !leadsTo(layout, input, outside))
       log.warning(
-        `plugins-directory is ${input}, but ${join(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`,
+        `plugins-directory is ${input}, but ${file} says that the host loads plugins from ${hosts}: correct one of the two.`,
       )
     return { directory: input, isOperators: true }
   }
@@ -81,18 +89,28 @@ function findNamedDirectory(
 }
 
 /**
+ * Throws ConfigError `invalid_input` if the host loads its plugins from an absolute directory outside the project root:
+ * nothing that this action installs would be loaded.
+ */
+export function refuseOutsideDirectory(layout: Layout, remedy: string): void {
+  const { outside, problem } = readHostsDirectory(layout)
+  if (outside === undefined) return
+  throw new ConfigError('invalid_input', `${problem} Nothing was changed. ${remedy}.`)
+}
+
+/**
  * Warns if the host does not load plugins from the directory in which a project installs them, or if the host's file
  * cannot be used.
  */
 export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log): void {
-  const { directory: asked, problem } = readHostsDirectory(layout)
+  const { file, directory: asked, problem } = readHostsDirectory(layout)
   if (problem !== undefined)
     log.warning(
       `${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`,
     )
   if (asked === undefined || isSameDirectory(layout, asked, directory)) return
   log.warning(
-    `This project installs its plugins in ${directory}, but ${join(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`,
+    `This project installs its plugins in ${directory}, but ${file} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`,
   )
 }
 
@@ -107,28 +125,93 @@ export function knownDirectories(layout: Layout): string[] {
 }
 
 /**
- * The content of the host framework's own file. Neither field is set if there is no file, or if the file names no
- * directory.
+ * The content of the host framework's own file. No field is set if there is no file; only `file` is set if the file
+ * names no directory.
  */
 interface HostsDirectory {
-  readonly directory?: string | undefined
-  /** One sentence. */
+  /** Absolute. */
+  readonly file?: string
+  readonly directory?: string
+  /** The absolute directory that the file names, if it is outside the project root. */
+  readonly outside?: string
+  /** Why the file's directory cannot be used. One sentence. */
   readonly problem?: string
 }
 
-/** Reads the host framework's own file, unless it is a symlink, which could lead to a secret of the runner's user. */
-export function readHostsDirectory({ root }: Layout): HostsDirectory {
-  const path = join(root, INTEGRATION)
+/** Reads the first of the host framework's own files that exists, as `readIntegration` does. */
+export function readHostsDirectory(layout: Layout): HostsDirectory {
+  for (const name of INTEGRATION_FILES) {
+    const found = readIntegration(layout, join(layout.root, name))
+    if (found !== undefined) return found
+  }
+  return {}
+}
+
+/**
+ * Reads a file of the host framework, unless it is a symlink, which could lead to a secret of the runner's user.
+ * Returns undefined if the file does not exist.
+ */
+function readIntegration(layout: Layout, file: string): HostsDirectory | undefined {
   try {
-    const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
+    const text = readSmallFileSync(file, PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
     if (text === undefined)
-      return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` }
-    return { directory: parseIntegrationYaml(text) }
+      return { file, problem: `${file} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` }
+    const written = parseIntegration(text, file.endsWith('.json') ? 'json' : 'yaml')
+    return written === undefined ? { file } : { file, ...directoryOf(layout, file, written) }
   } catch (error) {
     const errno = errnoOf(error)
-    if (errno === 'ENOENT' || errno === 'ENOTDIR') return {}
-    if (errno === 'ELOOP') return { problem: `${path} is a symlink, which is not followed.` }
+    if (errno === 'ENOENT' || errno === 'ENOTDIR') return undefined
+    if (errno === 'ELOOP') return { file, problem: `${file} is a symlink, which is not followed.` }
     const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`
-    return { problem: `${path} ${reason}.` }
+    return { file, problem: `${file} ${reason}.` }
   }
+}
+
+/**
+ * Returns the directory that the host's file names, relative to the project root. An absolute path may be below the
+ * root under another name of the root, and `plugins` may be a symlink to a directory anywhere.
+ */
+function directoryOf(layout: Layout, file: string, written: string): HostsDirectory {
+  const directory = isAbsolute(written) ? insideRoot(layout, written) : written
+  const named = `"${cleanForeignText(written, 100)}"`
+  if (directory === undefined) {
+    const outside = cleanForeignText(written, 100)
+    return {
+      outside,
+      problem: `${file} says that the host loads plugins from ${named}, which is outside project-root.`,
+    }
+  }
+  const { success, data, error } = writtenPluginsDirectorySchema.safeParse(directory)
+  if (success) return { directory: data }
+  const expected = error.issues[0]?.message ?? 'must be a relative path'
+  return { problem: `${file} has a plugins.directory that ${expected}, but found ${named}.` }
+}
+
+function insideRoot(layout: Layout, path: string): string | undefined {
+  const named = relative(layout.root, path)
+  if (isInside(named)) return named
+  const [real, root] = [tryRealDirectory(layout, named), tryRealDirectory(layout, '')]
+  if (real === undefined || root === undefined) return undefined
+  if (isInside(relative(root, real))) return relative(root, real)
+  return leadsTo(layout, DEFAULT_PLUGINS_DIRECTORY, path) ? DEFAULT_PLUGINS_DIRECTORY : undefined
+}
+
+/** Returns undefined for a directory outside the root that this run may not examine. */
+function tryRealDirectory(layout: Layout, directory: string): string | undefined {
+  try {
+    return findRealDirectory(layout, directory)
+  } catch {
+    return undefined
+  }
+}
+
+function isInside(path: string): boolean {
+  return path !== '..' && !path.startsWith('../')
+}
+
+/** True if a directory below the project root leads to this absolute path, for example by a symlink. */
+function leadsTo(layout: Layout, directory: string, path: string | undefined): boolean {
+  if (path === undefined) return false
+  const real = tryRealDirectory(layout, relative(layout.root, path))
+  return real !== undefined && real === findRealDirectory(layout, directory)
 }

@@ -12,9 +12,17 @@ import { buildEnd } from '../journal/facts.ts'
 import { findUnended } from '../recovery/dead-run.ts'
 import { buildLocalReport, notSent, readRunningVersion, redactReport } from '../reports/local-report.ts'
 import { DryRunResult, type RunResult, sizeInWords, sizesInWords } from '../reports/result.ts'
-import type { InstalledPart, InstallOrder, NewPart, Part, RetainedPart } from '../steps/context.ts'
+import {
+  type InstalledPart,
+  type InstallOrder,
+  keptIn,
+  type NewPart,
+  type Part,
+  type RetainedPart,
+} from '../steps/context.ts'
 import { recordDrift, warnOfDrift } from '../steps/drift.ts'
 import { announceIdleSteps, findIdleSteps, missingSettings } from '../steps/idle.ts'
+import { warnOfSkipped } from '../steps/loading.ts'
 import { compareTree } from '../trees/compare.ts'
 import { itemsOf, type RecordedItem, readTreeRecord } from '../trees/record.ts'
 import type { RunningDeployment } from './deployment.ts'
@@ -52,6 +60,7 @@ async function findChanges(
     // Another run may have begun to change the host while this run was fetching.
     if (!isAnnounced) await announceRecovery(deployment)
     const { parts, removals } = order
+    warnOfSkipped({ deployment, order })
     await recordDrift(deployment, [...parts, ...removals])
     warnOfDrift(deployment)
     tools.log.group('dry run')
@@ -110,10 +119,10 @@ function fileSizeSync(path: string): number | undefined {
  * Returns the keep-paths that exist on the host. The new version gets the other keep-paths from the artifact, if the
  * artifact contains them.
  */
-function presentKeepPaths({ layout, keepPaths }: RunningDeployment, part: Part): string[] {
-  const path = installPath(layout, part)
+function presentKeepPaths(deployment: RunningDeployment, part: Part): string[] {
+  const path = installPath(deployment.layout, part)
   const keeper = pathExistsSync(path) ? path : part.leftBehind
-  return keeper === undefined ? [] : presentPaths(keeper, keepPaths)
+  return keeper === undefined ? [] : presentPaths(keeper, keptIn(deployment, part))
 }
 
 function noteSettings(

@@ -22,9 +22,10 @@ import {
   presentPaths,
   type Retention,
   type RetentionRule,
+  uniteKeepPaths,
   withKeptPaths,
 } from '../host/snapshots.ts'
-import type { InstalledPart, Part, StepContext } from '../steps/context.ts'
+import { type InstalledPart, keptIn, type Part, type StepContext } from '../steps/context.ts'
 import { noteModifiedSnapshots } from '../steps/drift.ts'
 import type { Deployment } from '../transaction/record.ts'
 import { identityOf } from '../trees/record.ts'
@@ -106,8 +107,8 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
  * Returns the paths that the record of the part's tree leaves out. For a retained version, these include the paths that
  * were kept when it was installed.
  */
-function keepPathsOf({ keepPaths }: Deployment, part: Part): string[] {
-  return [...(part.retained === undefined ? keepPaths : part.keepPaths)]
+function keepPathsOf(deployment: Deployment, part: Part): string[] {
+  return uniteKeepPaths(part.retained === undefined ? keptIn(deployment, part) : part.keepPaths)
 }
 
 /**
@@ -184,7 +185,7 @@ export function findReplaced(
       ? { origin: { contract: installed.contract, slug: installed.slug } }
       : {}),
     ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-    keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
+    keep_paths: uniteKeepPaths(installed?.keep_paths, keptIn(deployment, part)),
   }
   return withHostFiles(deployment, part, row)
 }
@@ -194,13 +195,10 @@ export function findReplaced(
  * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
  * replaced version recreates the path before being stopped.
  */
-function withHostFiles(
-  { layout, keepPaths, tools }: Deployment,
-  part: Part | InstalledPart,
-  snapshot: SnapshotRow,
-): SnapshotRow {
+function withHostFiles(deployment: Deployment, part: Part | InstalledPart, snapshot: SnapshotRow): SnapshotRow {
+  const { layout, tools } = deployment
   const path = join(snapshotsPath(layout, part), snapshot.name)
-  const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : []
+  const takenOver = 'previous' in part && part.returning === undefined ? keptIn(deployment, part) : []
   const isTakenOver = isBelow(takenOver)
   const kept = presentPaths(
     path,

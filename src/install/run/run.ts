@@ -12,6 +12,7 @@ import { closeDeployment, closeUntouched, type Unreported } from '../reports/clo
 import type { RunResult } from '../reports/result.ts'
 import type { InstallOrder, StepContext } from '../steps/context.ts'
 import { noticeSettings } from '../steps/idle.ts'
+import { warnOfSkipped } from '../steps/loading.ts'
 import { announceRemoved } from '../steps/switch.ts'
 import { type RunEnd, rollBack } from '../transaction/rollback.ts'
 import type { RunningDeployment, TerminalState } from './deployment.ts'
@@ -51,6 +52,7 @@ export async function runLocked<Checked>(
     const order = await flow.prepare(checked, session.stagingFolder)
     const context = session.stepContext(order)
     noticeSettings(context)
+    warnOfSkipped(context)
     await flow.install(context)
     ending = await commit(deployment, session, await buildInstallation(context))
     await flow.end('succeeded')

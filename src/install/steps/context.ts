@@ -1,4 +1,4 @@
-import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
+import type { PluginNeeds, PluginYaml } from '../../core/content/plugin-yaml.ts'
 import { DeploymentError } from '../../core/errors.ts'
 import { monotonicMs } from '../../core/log.ts'
 import { isInstallStep, isMarkerStep, placeOfInstall } from '../../core/plan/binding.ts'
@@ -8,6 +8,7 @@ import type { PartTree } from '../files/extracted-tree.ts'
 import { type Place, placeName } from '../host/layout.ts'
 import type { ReplacingPart } from '../host/previous-install.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/rows.ts'
+import { uniteKeepPaths } from '../host/snapshots.ts'
 import type { StepEntry } from '../journal/facts.ts'
 import { findNamed, keyOfService, type NamedService, serviceOf } from '../services/supervise.ts'
 import type { Deployment } from '../transaction/record.ts'
@@ -87,20 +88,32 @@ export function requireEntry<T extends object>(entry: T | undefined, name: strin
 export interface PartEnvironment {
   readonly required: readonly string[]
   readonly optional: readonly string[]
-  /** Whether the host framework gives the part only the settings in `.env`, in the part's own directory. */
-  readonly injectsEnv?: boolean
+  /** The file with the only settings that the host framework gives the part, in the part's own directory. */
+  readonly envFile?: string
   /** Whether the host framework runs the part in processes of its own, which it starts itself. */
   readonly isEphemeral?: boolean
+  /** Absent without a plugin.yaml. */
+  readonly needs?: PluginNeeds
 }
 
 /** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without a plugin.yaml. */
 export function environmentOf(pluginYaml: PluginYaml | undefined): PartEnvironment {
   if (pluginYaml === undefined) return { required: [], optional: [] }
+  const { environment, envFile, needs, executionMode } = pluginYaml
   return {
-    ...pluginYaml.environment,
-    ...(pluginYaml.injectsEnv ? { injectsEnv: true } : {}),
-    ...(pluginYaml.executionMode?.toLowerCase() === 'ephemeral' ? { isEphemeral: true } : {}),
+    ...environment,
+    ...(envFile !== undefined && { envFile }),
+    ...(executionMode?.toLowerCase() === 'ephemeral' && { isEphemeral: true }),
+    needs,
   }
+}
+
+/** Returns the paths in a part that belong to the host: keep-paths, and the settings that its framework injects. */
+export function keptIn(
+  { keepPaths }: Pick<Deployment, 'keepPaths'>,
+  { environment }: Place & { readonly environment?: PartEnvironment },
+): readonly string[] {
+  return uniteKeepPaths(keepPaths, environment?.envFile === undefined ? [] : [environment.envFile])
 }
 
 interface AnyPart extends ReplacingPart {

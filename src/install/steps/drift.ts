@@ -1,12 +1,8 @@
-import { hash } from 'node:crypto'
-import { constants } from 'node:fs'
-import { join } from 'node:path'
-import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
-import { isBelow, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
+import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
+import { isBelow } from '../../core/identifiers.ts'
 import { cleanForeignText } from '../../core/text.ts'
 import { isSystemError } from '../files/errors.ts'
 import { type PartTree, pathsOf } from '../files/extracted-tree.ts'
-import { readSmallFileSync } from '../files/open.ts'
 import { withListed } from '../files/spelling.ts'
 import { directoryIn, installPath, type Layout, type Place, placeName } from '../host/layout.ts'
 import type { ReplacingPart } from '../host/previous-install.ts'
@@ -15,7 +11,7 @@ import { type InstalledRow, isFrom, type Origin, type SnapshotRow } from '../hos
 import { type DriftEntry, listDrift } from '../journal/facts.ts'
 import type { Deployment } from '../transaction/record.ts'
 import type { TreeDifference } from '../trees/compare.ts'
-import { isModified, isOnlyAdded } from '../trees/drift.ts'
+import { isModified, isOnlyAdded, PLUGIN_YAML, readRecordedYaml } from '../trees/drift.ts'
 import {
   type FindRecorded,
   identityOf,
@@ -26,7 +22,7 @@ import {
   type TreeIdentity,
   TreeRecordDamage,
 } from '../trees/record.ts'
-import type { NewPart, Part, StepContext } from './context.ts'
+import { environmentOf, keptIn, type NewPart, type Part, type StepContext } from './context.ts'
 import { isSignedForHost, needsPluginSig, readPluginYaml, signedFiles } from './plugin-sig.ts'
 
 const MAX_NAME_CHARS = 150
@@ -118,7 +114,6 @@ export function describeDrift(entries: readonly DriftEntry[]): string {
   return `Files on this host differ from what was installed: ${listed}${more}.`
 }
 
-export const PLUGIN_YAML = 'plugin.yaml'
 const SIGNED = [PLUGIN_YAML, 'plugin.sig']
 
 /** A deployment that may have the secret that signs plugins for the host. */
@@ -151,13 +146,14 @@ export async function findIntactTree(
   { origin, sha256 }: VerifiedSource,
 ): Promise<IntactTree | undefined> {
   if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin)) return undefined
-  if (!isSameList(installed.keep_paths, deployment.keepPaths)) return undefined
   const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
   const { shelf, id, directory } = part
   const place = { shelf, id, directory }
   if (find === undefined || !(await isTreeIntact(deployment, place))) return undefined
-  const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined }
-  return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree
+  const bare = { place, identity: identityOf(installed), find, pluginYaml: undefined }
+  const tree = shelf === 'plugins' ? await withPluginYaml(deployment, place, bare) : bare
+  const keepPaths = keptIn(deployment, { ...place, environment: environmentOf(tree?.pluginYaml) })
+  return isSameList(installed.keep_paths, keepPaths) ? tree : undefined
 }
 
 /** True if an intact tree has a regular file at this path. */
@@ -188,21 +184,21 @@ async function isTreeIntact(deployment: Deployment, place: Place): Promise<boole
  * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
  * the plugin.
  */
-async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart): Promise<boolean> {
+async function isAddedToSigned(deployment: Deployment, part: NewPart): Promise<boolean> {
   const shipped = pathsOf(part.tree.files)
   if (!SIGNED.every(path => shipped.has(path))) return false
   const pluginYaml = readPluginYaml(part.staged)
   if (!needsPluginSig(pluginYaml)) return false
-  const isKept = isBelow(withListed(installPath(layout, part), keepPaths))
-  const found = await signedFiles(installPath(layout, part), pluginYaml)
+  const isKept = isBelow(withListed(installPath(deployment.layout, part), keptIn(deployment, part)))
+  const found = await signedFiles(installPath(deployment.layout, part), pluginYaml)
   return found.some(path => !shipped.has(path) && !isKept(path))
 }
 
 /** True if a record lists the files, modes and symlinks of this part, and no others. */
-function isRecordedTree({ layout, keepPaths }: Deployment, part: NewPart, installed: InstalledRow): boolean {
-  const record = readTreeRecord(layout, installed)
+function isRecordedTree(deployment: Deployment, part: NewPart, installed: InstalledRow): boolean {
+  const record = readTreeRecord(deployment.layout, installed)
   if (record === undefined) return false
-  const items = itemsOf(part.tree, withListed(part.staged, keepPaths))
+  const items = itemsOf(part.tree, withListed(part.staged, keptIn(deployment, part)))
   for (const recorded of record) if (!isUnchangedItem(recorded, items.next().value)) return false
   return items.next().done === true
 }
@@ -250,11 +246,11 @@ function isUnchangedItem(recorded: RecordedItem, item: RecordedItem | undefined)
 }
 
 async function withPluginYaml(
-  { layout, keepPaths, request, tools }: SigningDeployment,
+  deployment: SigningDeployment,
   place: Place,
   tree: IntactTree,
 ): Promise<IntactTree | undefined> {
-  const { pluginSecretKey } = request
+  const { layout, request, tools, keepPaths } = deployment
   const installed = installPath(layout, place)
   // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
   if (withListed(installed, keepPaths).includes(PLUGIN_YAML)) return undefined
@@ -262,19 +258,13 @@ async function withPluginYaml(
   try {
     const pluginYaml = readRecordedYaml(installed, tree.find)
     if (pluginYaml === undefined) return undefined
-    const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find }
-    return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined
+    const kept = keptIn(deployment, { ...place, environment: environmentOf(pluginYaml) })
+    const plugin = { id: place.id, installed, pluginYaml, keepPaths: kept, log: tools.log, find: tree.find }
+    return (await isSignedForHost(plugin, request.pluginSecretKey)) ? { ...tree, pluginYaml } : undefined
   } catch (error) {
     if (isSystemError(error)) return undefined
     throw error
   }
-}
-
-/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
-function readRecordedYaml(installed: string, find: FindRecorded): PluginYaml | undefined {
-  const text = readSmallFileSync(join(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
-  const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === hash('sha256', text)
-  return isRecorded ? parsePluginYaml(text) : undefined
 }
 
 /** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */

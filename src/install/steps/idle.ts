@@ -1,15 +1,14 @@
-import { MAX_SMALL_FILE_BYTES } from '../../core/identifiers.ts'
 import { isInstallStep, placeOfInstall, placeOfSettings, subjectIdOf } from '../../core/plan/binding.ts'
 import { unknownSettings, unsetSettings } from '../../core/plan/settings.ts'
 import { isHostAction, type PlanStep } from '../../core/plan/step.ts'
 import { listNames } from '../../core/text.ts'
-import { readSmallFileSync } from '../files/open.ts'
-import { isAbsent, pathExistsSync } from '../files/walk.ts'
+import { pathExistsSync } from '../files/walk.ts'
 import { type PartName, placeName, placePath, settingsPath } from '../host/layout.ts'
 import type { Deployment, PlannedStep } from '../transaction/record.ts'
 import { isPending } from '../transaction/rollback.ts'
 import { type InstallOrder, type Part, type StepContext, servicesOf } from './context.ts'
-import { injectedEnvPath, willLackInjectedEnv } from './settings.ts'
+import { tryToReadSettings } from './loading.ts'
+import { injectedEnvPath, missingInjectedEnv } from './settings.ts'
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
@@ -115,17 +114,14 @@ function writesSettings(steps: readonly PlanStep[], part: PartName): boolean {
 
 /** Returns the absolute paths of the settings files that a plan's `write_env` steps will create for a part. */
 export function missingSettings(
-  deployment: Pick<Deployment, 'layout' | 'keepPaths'>,
+  { layout }: Pick<Deployment, 'layout'>,
   { steps }: Pick<InstallOrder, 'steps'>,
   part: Part,
 ): string[] {
   if (!writesSettings(steps, part)) return []
-  const { layout } = deployment
   const path = settingsPath(layout, part)
-  return [
-    ...(pathExistsSync(path) ? [] : [path]),
-    ...(willLackInjectedEnv(deployment, part) ? [injectedEnvPath(layout, part)] : []),
-  ]
+  const injected = missingInjectedEnv(layout, part)
+  return [...(pathExistsSync(path) ? [] : [path]), ...(injected === undefined ? [] : [injected])]
 }
 
 type Context = Pick<StepContext, 'deployment' | 'order'>
@@ -169,7 +165,7 @@ function noticeUnset({ deployment, order }: Context): void {
 export function warnOfMissingEnv({ deployment, order }: Context): void {
   for (const part of order.parts) {
     const path = injectedEnvPath(deployment.layout, part)
-    if (!part.environment.injectsEnv || writesSettings(order.steps, part) || pathExistsSync(path)) continue
+    if (path === undefined || writesSettings(order.steps, part) || pathExistsSync(path)) continue
     deployment.tools.log.warning(
       `${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml). ${path} does not exist, so the host framework may not load the plugin. Add a write_env step to the plan, or create ${path}.`,
     )
@@ -211,13 +207,4 @@ export function noticeNotRestarted({ deployment, order }: Context): void {
   deployment.tools.log.notice(
     `No step restarted ${listNames(stale.map(placePath))}, which the host framework runs itself (execution_mode: ephemeral): restart the host framework, unless it loads changed plugins by itself.`,
   )
-}
-
-/** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
-function tryToReadSettings(path: string): string | undefined {
-  try {
-    return readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
-  } catch (error) {
-    return isAbsent(error) ? '' : undefined
-  }
 }

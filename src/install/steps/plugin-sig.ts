@@ -1,7 +1,7 @@
 import { createHmac, type Hmac, hash } from 'node:crypto'
 import { createReadStream, promises, readFileSync, statSync } from 'node:fs'
 import { join, posix } from 'node:path'
-import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
+import { DEFAULT_ENTRY_POINT, type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
 import { ArtifactError, errnoOf } from '../../core/errors.ts'
 import { isBelow, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
@@ -17,7 +17,6 @@ import { pathExistsSync, walkTree } from '../files/walk.ts'
 import type { FindRecorded } from '../trees/record.ts'
 
 const SIGNED_MODES: ReadonlySet<string> = new Set(['trusted', 'ephemeral'])
-const DEFAULT_ENTRY_POINT = 'src/main.py'
 const LEFT_OUT_PARTS: ReadonlySet<string> = new Set([
   '__pycache__',
   '.git',

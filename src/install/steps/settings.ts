@@ -7,12 +7,11 @@ import { differingSettings, seedSettings, verifySettings } from '../../core/plan
 import { listNames } from '../../core/text.ts'
 import { makePrivateDirectories, writeNewFile } from '../files/durable.ts'
 import { readSmallBytesSync, readSmallFileSync } from '../files/open.ts'
-import { isSamePath } from '../files/spelling.ts'
-import { pathExistsSync } from '../files/walk.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placePath, settingsPath, snapshotsPath } from '../host/layout.ts'
 import type { Deployment } from '../transaction/record.ts'
 import { openTreeRecord, type TreeIdentity } from '../trees/record.ts'
-import type { Part, StepContext, StepResult } from './context.ts'
+import type { Part, PartEnvironment, StepContext, StepResult } from './context.ts'
 import { isCovered, needsPluginSig, readPluginYaml } from './plugin-sig.ts'
 
 /**
@@ -38,7 +37,7 @@ function settingsResult(
   { isThere, isInjected }: { readonly isThere: boolean; readonly isInjected: boolean },
 ): StepResult {
   const own = `${part.id}.env`
-  const injected = `${placePath(part)}/${INJECTED}`
+  const injected = `${placePath(part)}/${part.environment.envFile}`
   if (isThere && !isInjected) return { status: 'unchanged', did: `${own} already exists and was left unchanged` }
   if (isThere) return { status: 'done', did: `${own} already exists and was left unchanged; ${injected} written` }
   return { status: 'done', did: `${isInjected ? `${own} and ${injected}` : own} written` }
@@ -116,50 +115,48 @@ function unusableTemplate(from: string, found: string): DeploymentError {
   return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`)
 }
 
-/**
- * The name of the injected settings in the plugin's directory. The file is the host's own, so keep-paths must list it.
- */
-const INJECTED = '.env'
-
 /** A part that has settings. */
-type SettingsOwner = Place & Pick<Part, 'environment'>
+type SettingsOwner = Place & { readonly environment: PartEnvironment }
 
-/** Returns the path of the settings that a host framework injects into a plugin (contract 2.1). */
-export function injectedEnvPath(layout: Layout, part: Place): string {
-  return join(installPath(layout, part), INJECTED)
+/**
+ * Returns the path of the settings that a host framework injects into a plugin (contract 2.1); undefined if it injects
+ * none. The file is the host's own, so every version keeps it.
+ */
+export function injectedEnvPath(layout: Layout, part: SettingsOwner): string | undefined {
+  const { envFile } = part.environment
+  return envFile === undefined ? undefined : join(installPath(layout, part), envFile)
 }
 
 /**
- * True if a `write_env` step for this part would create the part's injected settings: neither the host nor the new
- * tree has such a file yet, and the step may create it.
+ * Returns the path of the injected settings that a `write_env` step for this part would create: neither the host nor
+ * the new tree has such a file yet, and the step may create it. Otherwise undefined.
  */
-export function willLackInjectedEnv(
-  { layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>,
-  part: Part,
-): boolean {
+export function missingInjectedEnv(layout: Layout, part: Part): string | undefined {
+  const { envFile } = part.environment
+  if (envFile === undefined) return undefined
   const tree = treePathOf(layout, part)
   const sources = [tree, installPath(layout, part), part.leftBehind]
-  const isThere = sources.some(folder => folder !== undefined && pathExistsSync(join(folder, INJECTED)))
-  return !isThere && isSeedable({ layout, keepPaths }, part) && !hasSignature(tree)
+  const isThere = sources.some(folder => folder !== undefined && pathExistsSync(join(folder, envFile)))
+  return isThere || isSignedAt(tree, envFile) ? undefined : injectedEnvPath(layout, part)
 }
 
 /**
  * Creates, with this text, the settings file that the host framework injects into an installed plugin. Does nothing if
  * the framework injects no settings. The file has mode 0600, and is written completely or not at all. Returns whether
  * the file was created. Never changes an existing file, but warns if the file sets a key to a different value than this
- * text does. If the next version would lose the file, or if the plugin's signature covers the file, warns instead of
- * creating the file. Throws DeploymentError `step_failed` if the existing settings cannot be read (see `readSettings`)
- * or lack a required key, or if the file has just appeared.
+ * text does. If the plugin's signature covers the file, warns instead of creating the file. Throws DeploymentError
+ * `step_failed` if the existing settings cannot be read (see `readSettings`) or lack a required key, or if the file has
+ * just appeared.
  */
 async function seedInjectedEnv(
   { deployment, transaction, stagingFolder }: Pick<StepContext, 'deployment' | 'transaction' | 'stagingFolder'>,
   part: SettingsOwner,
   text: string,
 ): Promise<boolean> {
-  const { layout, keepPaths, tools } = deployment
+  const { layout, tools } = deployment
+  const { envFile, required } = part.environment
   const target = injectedEnvPath(layout, part)
-  const { injectsEnv, required } = part.environment
-  if (!injectsEnv) return false
+  if (envFile === undefined || target === undefined) return false
   if (pathExistsSync(target)) {
     const injected = readSettings(target)
     verifySettings({ path: target, text: injected }, required)
@@ -170,16 +167,13 @@ async function seedInjectedEnv(
       )
     return false
   }
-  const canSeed = isSeedable({ layout, keepPaths }, part)
-  if (!canSeed || hasSignature(installPath(layout, part))) {
-    const why = canSeed
-      ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
-      : `keep-paths does not name ${INJECTED}, so the next version would lose the file: add ${INJECTED} to keep-paths`
+  if (isSignedAt(installPath(layout, part), envFile)) {
     tools.log.warning(
-      `${target}, the only settings that the host framework gives this plugin, was not written. ${why}.`,
+      `${target}, the only settings that the host framework gives this plugin, was not written. plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory.`,
     )
     return false
   }
+  await makeFolders(deployment, transaction, { part, envFile })
   const folder = join(stagingFolder, 'injected')
   await makePrivateDirectories(folder)
   const staged = join(folder, `${part.id}.env`)
@@ -192,22 +186,33 @@ async function seedInjectedEnv(
   return true
 }
 
-function isSeedable({ layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>, part: SettingsOwner): boolean {
-  const [folder, path] = [installPath(layout, part), injectedEnvPath(layout, part)]
-  return part.environment.injectsEnv === true && keepPaths.some(kept => isSamePath(join(folder, kept), path))
+/** Creates the folders of the injected settings in the plugin's directory. A rollback removes those that are empty. */
+async function makeFolders(
+  { layout }: Deployment,
+  transaction: StepContext['transaction'],
+  { part, envFile }: { readonly part: Place; readonly envFile: string },
+): Promise<void> {
+  const parts = envFile.split('/').slice(0, -1)
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const path = [placePath(part), ...parts.slice(0, depth)].join('/')
+    const found = lstatIfPresentSync(join(layout.root, path))
+    if (found === undefined) await transaction.apply([{ type: 'make_directory', path }])
+    else if (!found.isDirectory()) throw unusableSettings(join(layout.root, path), 'would be in a file or symlink')
+  }
 }
 
 /** Returns the path of a part's new tree before the steps run. */
-function treePathOf(layout: Layout, part: Part): string {
+export function treePathOf(layout: Layout, part: Part): string {
   if (part.intact !== undefined) return installPath(layout, part)
   return part.retained === undefined ? part.staged : join(snapshotsPath(layout, part), part.retained.name)
 }
 
-function hasSignature(path: string): boolean {
-  if (!pathExistsSync(join(path, 'plugin.sig'))) return false
+/** True if the signature of the plugin in this tree covers a file. */
+function isSignedAt(tree: string, file: string): boolean {
+  if (!pathExistsSync(join(tree, 'plugin.sig'))) return false
   try {
-    const pluginYaml = readPluginYaml(path)
-    return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml)
+    const pluginYaml = readPluginYaml(tree)
+    return needsPluginSig(pluginYaml) && isCovered(file, pluginYaml)
   } catch {
     // The plugin.yaml on this host cannot be used, so the plugin counts as signed.
     return true

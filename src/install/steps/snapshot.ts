@@ -13,7 +13,7 @@ import type { Deployment } from '../transaction/record.ts'
 import { describeTree, findStrayCaches, type TreeDifference } from '../trees/compare.ts'
 import { compareRecorded, isAsRetained, isModified, isOnlyAdded, isSameDifference, noteDrift } from '../trees/drift.ts'
 import { identityOf, readTreeRecord, type TreeIdentity, writeTreeRecord } from '../trees/record.ts'
-import type { NewPart, RetainedPart, ReturningPart, StepContext } from './context.ts'
+import { keptIn, type NewPart, type RetainedPart, type ReturningPart, type StepContext } from './context.ts'
 import { recordDrift } from './drift.ts'
 
 /**
@@ -61,7 +61,7 @@ export async function keepReplaced(context: StepContext, part: ReturningPart): P
     const [from, to] = [join(replacedFolder(stagingFolder, part), path), join(keeper, path)]
     await transaction.apply([{ type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) }])
     tools.log.notice(
-      `The restored snapshot also contained ${path}, which keep-paths names: the host keeps its current copy, and the snapshot's copy was moved to ${to}.`,
+      `The restored snapshot also contained ${path}, which is the host's own: the host keeps its current copy, and the snapshot's copy was moved to ${to}.`,
     )
   }
 }
@@ -79,11 +79,11 @@ async function listCaches({ deployment }: StepContext, part: RetainedPart, root:
 }
 
 async function moveKeptAway(context: StepContext, part: RetainedPart, snapshot: string): Promise<string[]> {
-  const { layout, keepPaths } = context.deployment
+  const { layout } = context.deployment
   const path = installPath(layout, part)
   const keeper = pathExistsSync(path) ? path : part.leftBehind
   if (keeper === undefined) return []
-  const kept = findKeptPaths({ root: keeper, keepPaths }, snapshot)
+  const kept = findKeptPaths({ root: keeper, keepPaths: keptIn(context.deployment, part) }, snapshot)
   const both = kept.filter(inner => pathExistsSync(join(snapshot, inner)))
   await moveAway(context, { part, folder: 'replaced', snapshot }, both)
   return both
@@ -152,7 +152,7 @@ export async function nextSnapshot(
   version: string | null,
 ): Promise<NextSnapshot> {
   const { layout } = deployment
-  requireSwitchable(deployment, place)
+  requireSwitchable({ layout, keepPaths: keptIn(deployment, place) }, place)
   const folder = snapshotsPath(layout, place)
   const { installed, removed } = readHostRecord(layout)
   // A snapshot that this deployment restores has left the folder, but its name is still recorded.
@@ -196,7 +196,8 @@ export async function identifyReplaced(
   place: Place,
   root: string,
 ): Promise<TreeIdentity | undefined> {
-  const { layout, keepPaths, tools, drift: check } = context.deployment
+  const { layout, tools, drift: check } = context.deployment
+  const keepPaths = keptIn(context.deployment, place)
   const before = await check.of(place)
   // Without a snapshot, the tree is removed later: a difference that is not found now is never found.
   const drift = await check.moved(place, { root, isKept: context.order.snapshot })
@@ -246,8 +247,8 @@ export async function prepareKeptPaths(
   part: NewPart | ReturningPart,
   keeper: string,
 ): Promise<string[]> {
-  const { layout, keepPaths } = deployment
-  const tree = { root: keeper, keepPaths }
+  const { layout } = deployment
+  const tree = { root: keeper, keepPaths: keptIn(deployment, part) }
   if (keeper === part.leftBehind) requireMovableTree(layout, tree)
   const kept = findKeptPaths(tree, part.staged)
   if (part.recorded === undefined) drop(deployment, part.staged, kept)
@@ -258,7 +259,7 @@ export async function prepareKeptPaths(
 
 function drop({ layout, tools }: Deployment, staged: string, kept: readonly string[]): void {
   for (const path of dropShipped(layout, staged, kept)) {
-    tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`)
+    tools.log.notice(`The artifact contains ${path}, which is the host's own: the host's copy stays.`)
   }
 }
 

@@ -15,7 +15,14 @@ import { describeService, projectServiceOf, readServiceState, type Service, serv
 import type { Deployment } from '../transaction/record.ts'
 import { isModified, TreeChange } from '../trees/drift.ts'
 import { readTreeRecord, stagedItems, type TreeIdentity, writeTreeRecord } from '../trees/record.ts'
-import type { InstalledPart, NewPart, ReturningPart, StepContext, StepResult } from './context.ts'
+import {
+  type InstalledPart,
+  keptIn,
+  type NewPart,
+  type ReturningPart,
+  type StepContext,
+  type StepResult,
+} from './context.ts'
 import {
   announceModified,
   identifyReplaced,
@@ -152,9 +159,10 @@ export async function prepareParts(
   { parts, next }: Preparation,
   reach: (part: NewPart | ReturningPart) => void = () => undefined,
 ): Promise<readonly PreparedPart[]> {
-  const { layout, keepPaths, tools } = context.deployment
+  const { layout, tools } = context.deployment
   const found = parts.map(part => {
     reach(part)
+    const keepPaths = keptIn(context.deployment, part)
     const path = installPath(layout, part)
     const wasThere = pathExistsSync(path)
     const keeper = wasThere ? path : part.leftBehind
@@ -197,9 +205,9 @@ async function recordEach(context: StepContext, parts: readonly PreparedTree[]):
 }
 
 async function recordTree({ deployment }: StepContext, { part, change }: PreparedTree): Promise<TreeIdentity> {
-  const { layout, keepPaths, tools } = deployment
+  const { layout, tools } = deployment
   if (part.recorded === undefined)
-    return await writeTreeRecord(layout, change.count(stagedItems(part, keepPaths)), tools.signal)
+    return await writeTreeRecord(layout, change.count(stagedItems(part, keptIn(deployment, part))), tools.signal)
   const slice = new TimeSlice(tools.signal)
   for (const _ of change.count(readTreeRecord(layout, part.recorded) ?? [])) if (slice.isOver()) await slice.giveBack()
   return part.recorded

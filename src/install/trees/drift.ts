@@ -1,11 +1,15 @@
-import { writeFileSync } from 'node:fs'
+import { hash } from 'node:crypto'
+import { constants, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
+import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
+import { PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import { type Log, monotonicMs } from '../../core/log.ts'
 import { countInWords } from '../../core/text.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { toHostError } from '../files/errors.ts'
+import { readSmallFileSync } from '../files/open.ts'
 import { FileDigester, TimeSlice } from '../files/time-slice.ts'
 import { describeItemSync, type FoundItem, type TreeItem } from '../files/walk.ts'
 import {
@@ -88,10 +92,44 @@ export async function compareInstalled(
       onStamp: tree.onStamp,
       identity: row,
     }
-    return await compareRecorded(layout, hostTree, { signal, byContent })
+    const difference = await compareRecorded(layout, hostTree, { signal, byContent })
+    return difference && withoutSettings(layout, { ...hostTree, difference })
   } catch (error) {
     signal?.throwIfAborted()
     log.warning(`${placePath(tree)} is not compared with what was installed. ${whyNotCompared(error, layout, row)}`)
+    return undefined
+  }
+}
+
+/** Leaves out the settings that the host framework injects into a plugin: an added file, but the host's own. */
+function withoutSettings(
+  layout: Layout,
+  { root, identity, difference }: { root: string; identity: InstalledRow; difference: TreeDifference },
+): TreeDifference {
+  if (difference.added.length === 0 || identity.kind !== 'plugin') return difference
+  const find = openTreeRecord(layout, identity)
+  const envFile = find && tryOrUndefined(() => readRecordedYaml(root, find))?.envFile
+  return envFile === undefined
+    ? difference
+    : { ...difference, added: difference.added.filter(path => path !== envFile) }
+}
+
+export const PLUGIN_YAML = 'plugin.yaml'
+
+/**
+ * Reads the plugin.yaml of an installed plugin. Returns undefined unless the bytes read here are those of the record.
+ * Throws as `parsePluginYaml` does, and file system errors.
+ */
+export function readRecordedYaml(installed: string, find: FindRecorded): PluginYaml | undefined {
+  const text = readSmallFileSync(join(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
+  const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === hash('sha256', text)
+  return isRecorded ? parsePluginYaml(text) : undefined
+}
+
+function tryOrUndefined<Value>(read: () => Value): Value | undefined {
+  try {
+    return read()
+  } catch {
     return undefined
   }
 }

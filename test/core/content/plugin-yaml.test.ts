@@ -6,6 +6,32 @@ import { ArtifactError } from '../../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../../src/core/identifiers.ts'
 import { VERSION_SCALARS } from './version-scalars.ts'
 
+const NO_NEEDS = { frameworkVersion: undefined, requires: [], variables: [] }
+const TRUE_IN_PYTHON: readonly string[] = [
+  ...[
+    'true',
+    'True',
+    'yes',
+    'On',
+    '"true"',
+    '"false"',
+    "'no'",
+    '!!str no',
+    '1',
+    '-1',
+    '0.1',
+    '0o0',
+    '0e0',
+    '1:00',
+    'y',
+    'n',
+  ],
+  ...['nO', 'nULL', 'x', '2024-01-01', '.nan', '.inf', '[0]', '{a: 0}', '"0"', '" "', '|\n    x', '&a 1'],
+]
+const FALSE_IN_PYTHON: readonly string[] = [
+  ...['', '~', 'null', 'Null', 'false', 'False', 'no', 'NO', 'off', 'Off', '""', "''", '[]', '{}', '!!str', '!!str ""'],
+  ...['0', '00', '+0', '-0', '0_0', '0x0', '0b0', '0.0', '-0.', '.0', '0.0e+3', '0:00.0', '&a 0'],
+]
 const QUOTE_IT = { code: 'invalid_manifest', message: / \(quote it\), / }
 
 describe('parsePluginYaml', () => {
@@ -23,13 +49,14 @@ unknown: {deep: [1, 2]}
       executionMode: 'Trusted',
       entryPoint: 'src/app.py',
       environment: { required: ['A', 'B_2'], optional: ['C'] },
-      injectsEnv: false,
+      envFile: undefined,
+      needs: NO_NEEDS,
     })
   })
 
   it('returns only empty lists for an empty map', () => {
-    const { environment, injectsEnv, ...rest } = parsePluginYaml('{}')
-    assert.deepEqual([environment, injectsEnv], [{ required: [], optional: [] }, false])
+    const { environment, needs, ...rest } = parsePluginYaml('{}')
+    assert.deepEqual([environment, needs], [{ required: [], optional: [] }, NO_NEEDS])
     assert.ok(Object.values(rest).every(value => value === undefined))
   })
 
@@ -69,15 +96,78 @@ unknown: {deep: [1, 2]}
         "The artifact's plugin.yaml has a value at version that is not text for every YAML parser, nor a plain number of at most 15 digits (quote it), so the artifact was refused. The publisher must fix plugin.yaml.",
     }))
 
-  const injecting = { true: true, yes: true, On: true, false: false, no: false, 1: false, '[]': false, '"x"': false }
-  for (const [written, expected] of Object.entries(injecting)) {
-    it(`reads envconfiguration.inject: ${written} as ${expected}`, () =>
-      assert.equal(parsePluginYaml(`envconfiguration: {inject: ${written}}\n`).injectsEnv, expected))
+  for (const written of [...TRUE_IN_PYTHON, ...FALSE_IN_PYTHON]) {
+    const envFile = TRUE_IN_PYTHON.includes(written) ? '.env' : undefined
+    it(`reads envconfiguration.inject: ${written} as ${envFile !== undefined}`, () =>
+      assert.equal(parsePluginYaml(`envconfiguration:\n  inject: ${written}\n`).envFile, envFile))
   }
+
+  it('finds the same values true as PyYAML and Python', t => {
+    if (spawnSync('python3', ['-c', 'import yaml']).status !== 0) return t.skip('python3 with PyYAML is not installed')
+    const read =
+      'import json, sys, yaml; print(json.dumps([bool(yaml.safe_load(text)["x"]) for text in json.load(sys.stdin)]))'
+    const input = JSON.stringify([...TRUE_IN_PYTHON, ...FALSE_IN_PYTHON].map(written => `x: ${written}\n`))
+    const { stdout, stderr } = spawnSync('python3', ['-c', read], { input, encoding: 'utf8' })
+    assert.deepEqual(JSON.parse(stdout || stderr), [
+      ...TRUE_IN_PYTHON.map(() => true),
+      ...FALSE_IN_PYTHON.map(() => false),
+    ])
+  })
+
+  const envFiles = {
+    'settings.env': 'settings.env',
+    './etc//app.env': 'etc/app.env',
+    '"a b"': 'a b',
+    'src/main.env': 'src/main.env',
+  }
+  for (const [written, envFile] of Object.entries(envFiles)) {
+    it(`reads env_file: ${written}`, () =>
+      assert.equal(parsePluginYaml(`envconfiguration: {inject: 1, env_file: ${written}}\n`).envFile, envFile))
+  }
+
+  for (const written of [
+    '/etc/x',
+    '../x',
+    'a/../../x',
+    '.',
+    '""',
+    'etc/',
+    '"a\\\\b"',
+    '"a\\nb"',
+    'src',
+    './src/main.py',
+    'plugin.yaml',
+    'plugin.sig',
+  ])
+    it(`refuses env_file: ${written}, but only if the settings are injected`, () => {
+      const text = `envconfiguration: {inject: true, env_file: ${written}}\n`
+      assert.throws(() => parsePluginYaml(text), {
+        code: 'not_a_plugin',
+        message: /unexpected envconfiguration\.env_file/,
+      })
+      assert.equal(parsePluginYaml(text.replace('true', 'false')).envFile, undefined)
+    })
+
+  for (const written of ['~', '1.0', '[a]', 'no'])
+    it(`refuses env_file: ${written}, which is not text`, () =>
+      assert.throws(() => parsePluginYaml(`envconfiguration: {inject: true, env_file: ${written}}\n`), QUOTE_IT))
+
+  it('reads what the host framework needs, and ignores what has another form', () => {
+    const text = `framework_version: ">=2.0"\nrequires: [a, {name: b, version: 2}, {version: 1}, 7]\nenv: {A: "\${X}", B: "x\${Y}", C: 1, D: "\${X}"}\n`
+    assert.deepEqual(parsePluginYaml(text).needs, {
+      frameworkVersion: '>=2.0',
+      requires: [
+        { name: 'a', version: undefined },
+        { name: 'b', version: '2' },
+      ],
+      variables: ['X'],
+    })
+    assert.deepEqual(parsePluginYaml('framework_version: [2]\nrequires: a\nenv: [A]\n').needs, NO_NEEDS)
+  })
 
   it('injects nothing if envconfiguration is not a map with the key inject', () => {
     for (const written of ['true', '[inject]', 'null', '{}', '{__proto__: {inject: true}}'])
-      assert.equal(parsePluginYaml(`envconfiguration: ${written}\n`).injectsEnv, false)
+      assert.equal(parsePluginYaml(`envconfiguration: ${written}\n`).envFile, undefined)
   })
 
   it('reads aliases and any one-line name of a variable', () => {

@@ -71,6 +71,12 @@ describe('parseHostConfig', () => {
     assert.equal(config.plugins.size + config.provision.size + config.notify.size, 0)
   })
 
+  it('reads the version of the host framework', () => {
+    const config = parseHostConfig('version: 1\nframework: {version: "2.10"}', 'host.yaml')
+    assert.equal(config.frameworkVersion, '2.10')
+    assert.equal(parseHostConfig('version: 1\nframework: {version: 2.1.0}', 'host.yaml').frameworkVersion, '2.1.0')
+  })
+
   it('distinguishes supervisor: none from no supervisor', () => {
     assert.equal(parseHostConfig('version: 1\nsupervisor: none', 'host.yaml').supervisor, 'none')
   })
@@ -138,6 +144,9 @@ describe('parseHostConfig', () => {
       column: 43,
     },
     { name: 'a timeout of two hours', line: 'provision: {p: {command: [a], timeout: 2h}}', column: 40 },
+    { name: 'a version of the framework that is a number', line: 'framework: {version: 2.10}', column: 22 },
+    { name: 'a version of the framework that is a condition', line: 'framework: {version: ">=2"}', column: 22 },
+    { name: 'a framework without a version', line: 'framework: {}', column: 12 },
     { name: 'an event with a dot', line: 'notify: {a.b: {command: [a]}}', column: 10 },
   ]
   for (const { name, line, column } of refused) {

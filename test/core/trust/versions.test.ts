@@ -4,6 +4,7 @@ import { DeployError } from '../../../src/core/errors.ts'
 import {
   isOlderVersion,
   isSameVersion,
+  meetsCondition,
   refuseDowngrade,
   refuseReusedVersion,
   replacedBytes,
@@ -87,6 +88,33 @@ const [THESE, OTHER] = ['aa'.repeat(32), 'bb'.repeat(32)]
 function refusedWith(code: string) {
   return (error: unknown): boolean => error instanceof DeployError && error.code === code
 }
+
+describe('meetsCondition', () => {
+  const cases: [version: string, condition: string, expected: boolean | undefined][] = [
+    ['2.1.3', '2.1.3', true],
+    ['2.1.0', '==2.1', true],
+    ['v2.1', '== 2.1.0', true],
+    ['2.1.3', '2.1', false],
+    ['2.10', '>=2.9', true],
+    ['2.9', '>=2.10', false],
+    ['3.0', '<=3', true],
+    ['3.0.1', '<=3', false],
+    ['3', '>3.0', false],
+    ['3.0.0.1', '>3.0', true],
+    ['2.9', '<3.0', true],
+    ['3.0', '<3.0', false],
+    ['2.5', '>=2.0, <3.0', true],
+    ['3.0', '>=2.0,<3.0', false],
+    ['beta', '*', true],
+    ['2.0', '', undefined],
+    ['2.0', '^2.0', undefined],
+    ['2.0', '>=2.0,!=2.1', undefined],
+    ['1.0', '>=2.0,!=2.1', false],
+    ['2.0-rc.1', '>=2.0', undefined],
+  ]
+  for (const [version, condition, expected] of cases)
+    it(`${version} and "${condition}": ${expected}`, () => assert.equal(meetsCondition(version, condition), expected))
+})
 
 describe('refuseDowngrade', () => {
   const cases: [string, string | null, boolean][] = [

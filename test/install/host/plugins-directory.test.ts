@@ -7,16 +7,17 @@ import { layoutOf } from '../../../src/install/host/layout.ts'
 import {
   findPluginsDirectory,
   type KnownDirectories,
+  refuseOutsideDirectory,
   warnOfOtherDirectory,
 } from '../../../src/install/host/plugins-directory.ts'
-import { temporaryDirectory } from '../../folders.ts'
+import { temporaryDirectory, writeTree } from '../../folders.ts'
 import { collectLog } from '../prepared-host.ts'
 
 describe('findPluginsDirectory', () => {
   const read: Record<string, [text: string, directory: string]> = {
     'a plain directory': ['plugins: {directory: app}', 'app'],
     'a leading ./': ['plugins: {directory: ./app}', 'app'],
-    'slashes around it': ['plugins:\n  directory: "//app/of/plugins/"', 'app/of/plugins'],
+    'slashes after it': ['plugins:\n  directory: "app/of/plugins//"', 'app/of/plugins'],
     'a byte order mark': ['\ufeffplugins: {directory: app}', 'app'],
     'no directory': ['plugins: {paths: [app]}', 'plugins'],
     'nothing about plugins': ['name: host\nplugins:\n', 'plugins'],
@@ -29,6 +30,88 @@ describe('findPluginsDirectory', () => {
       assert.deepEqual(log.lines, [])
     })
   }
+
+  for (const [name, written] of Object.entries({
+    'integration.json': '{"plugins":\n\t{"directory": "./app"}}',
+    'config/integration.yaml': 'plugins: {directory: ./app}',
+    'config/integration.json': '{"plugins": {"directory": "app/"}}',
+  })) {
+    it(`reads ${name}, and counts its path from the project root`, t => {
+      const { find, log } = hostWith(t, root => writeTree(root, { [name]: written }))
+      assert.deepEqual(find(), { directory: 'app', isOperators: false })
+      assert.deepEqual(log.lines, [])
+    })
+  }
+
+  it('reads only the first file that exists, as the host framework does', t => {
+    const files = { 'integration.json': '{"plugins": {"directory": "b"}}', 'config/integration.yaml': 'plugins: [x]' }
+    const { find, layout, log } = hostWith(t, root => writeTree(root, files))
+    assert.deepEqual(find().directory, 'b')
+    writeTree(layout.root, { 'integration.yaml': 'name: host\n' })
+    assert.deepEqual(find().directory, 'plugins')
+    assert.deepEqual(log.lines, [])
+  })
+
+  it('quotes nothing from a file that is not JSON', t => {
+    const { find, log } = hostWith(t, root => writeTree(root, { 'integration.json': '{"key": geheim' }))
+    assert.deepEqual(find({ recorded: 'app' }).directory, 'app')
+    assert.match(log.lines.join(), /integration\.json is not valid JSON\. This run uses app/)
+    assert.doesNotMatch(log.lines.join(), /geheim/)
+  })
+
+  const absolute: Record<string, (root: string) => string> = {
+    'an absolute path below the root': root => `${root}/app/of/plugins`,
+    'an absolute path with stray slashes': root => `/${root}//app/./of/plugins/`,
+    'an absolute path below the root by another name': root => {
+      symlinkSync(root, `${root}-link`)
+      return `${root}-link/app/of/plugins`
+    },
+  }
+  for (const [name, path] of Object.entries(absolute)) {
+    it(`reads ${name} as that directory`, t => {
+      const { find, layout, log } = hostWith(t, root =>
+        writeTree(root, { 'site/integration.yaml': `plugins: {directory: "${path(join(root, 'site'))}"}` }),
+      )
+      const site = layoutOf(join(layout.root, 'site'))
+      const known = { input: undefined, recorded: undefined, otherwise: 'plugins' }
+      assert.deepEqual(findPluginsDirectory(site, known, log).directory, 'app/of/plugins')
+      refuseOutsideDirectory(site, 'Correct it')
+      assert.deepEqual(log.lines, [])
+      assert.equal(find().directory, 'plugins')
+    })
+  }
+
+  it('accepts an absolute path outside the root that plugins leads to', t => {
+    const other = temporaryDirectory(t)
+    const { find, layout } = hostWith(t, root => {
+      symlinkSync(other, join(root, 'plugins'))
+      writeFileSync(join(root, 'integration.yaml'), `plugins: {directory: ${other}}`)
+    })
+    assert.deepEqual(find(), { directory: 'plugins', isOperators: false })
+    refuseOutsideDirectory(layout, 'Correct it')
+  })
+
+  it('refuses an absolute path outside the root, unless the operator names a directory', t => {
+    const other = temporaryDirectory(t)
+    const { find, layout, log } = hostWith(t, root => {
+      symlinkSync(other, join(root, 'app'))
+      writeFileSync(join(root, 'integration.yaml'), `plugins: {directory: ${other}/}`)
+    })
+    assert.throws(() => refuseOutsideDirectory(layout, 'Correct it'), {
+      code: 'invalid_input',
+      message: /integration\.yaml says that the host loads plugins from ".*\/", which is outside project-root\./,
+    })
+    assert.deepEqual(find({ input: 'app' }), { directory: 'app', isOperators: true })
+    assert.deepEqual(log.lines, [])
+    assert.deepEqual(find({ input: 'lib' }), { directory: 'lib', isOperators: true })
+    assert.match(log.lines.join(), /^warning plugins-directory is lib, but .* loads plugins from \//)
+  })
+
+  it('keeps a plugin that is rolled back in its directory, with a warning, if the host names one outside the root', t => {
+    const { find, log } = hostWith(t, root => writeTree(root, { 'integration.yaml': 'plugins: {directory: /srv/p}' }))
+    assert.deepEqual(find({ recorded: 'app' }), { directory: 'app', isOperators: false })
+    assert.match(log.lines.join(), /^warning .*which is outside project-root\. This run uses app/)
+  })
 
   const unusable: Record<string, string | ((path: string) => void)> = {
     'a path that leaves the root': 'plugins: {directory: ../app}',

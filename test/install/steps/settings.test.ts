@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import {
   existsSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   readlinkSync,
   statSync,
@@ -213,16 +214,16 @@ describe('writeEnv', () => {
 const TEMPLATE = 'plugins/x/.env.template'
 const YAML = 'name: x\nenvconfiguration: {inject: true}\n'
 
-/** A host with an installed plugin whose settings are injected, and with these other files. */
-async function openScene(t: TestContext, files: Record<string, string> = {}, keepPaths: readonly string[] = ['.env']) {
+/** A host with an installed plugin whose settings are injected from `envFile`, and with these other files. */
+async function openScene(t: TestContext, files: Record<string, string> = {}, envFile = '.env') {
   const layout = await prepareTemporaryHost(t)
   writeTree(layout.root, { [TEMPLATE]: 'A=1\nB=\n', 'plugins/x/plugin.yaml': YAML, ...files })
   const log = collectLog()
   const settings = new Map([['B', 'of this host']])
-  const deployment = deploymentOf(layout, { tools: { log }, request: { keepPaths, settings } })
-  const part = { ...partOf(layout), environment: { required: ['B'], optional: [], injectsEnv: true } }
+  const deployment = deploymentOf(layout, { tools: { log }, request: { settings } })
+  const part = { ...partOf(layout), environment: { required: ['B'], optional: [], envFile } }
   const context = await contextOf(t, deployment)
-  const path = join(layout.root, 'plugins/x/.env')
+  const path = join(layout.root, 'plugins/x', envFile)
   return { layout, log, part, context, path, write: async () => (await writeEnv(context, part, TEMPLATE)).did }
 }
 
@@ -277,11 +278,20 @@ describe('the settings that a host framework injects', () => {
     await assert.rejects(other.write(), injectionFailed)
   })
 
-  it('are not written if no keep-path would carry them over to the next version', async t => {
-    const { log, path, write } = await openScene(t, {}, ['data'])
-    assert.equal(await write(), 'x.env written')
-    assert.ok(!existsSync(path))
-    assert.match(log.lines.join('\n'), /warning .*\.env, .* keep-paths does not name \.env/)
+  it('are in the file that env_file names, whose folders are created and removed on a rollback', async t => {
+    const { context, layout, path, write } = await openScene(t, {}, 'etc/app/settings.env')
+    assert.equal(await write(), 'x.env and plugins/x/etc/app/settings.env written')
+    assert.deepEqual([readFileSync(path, 'utf8'), statSync(path).mode & 0o777], ["A=1\nB='of this host'\n", 0o600])
+    await context.transaction.undo()
+    assert.deepEqual(readdirSync(join(layout.root, 'plugins/x')).sort(), ['.env.template', 'plugin.yaml'])
+  })
+
+  it('are never written through a symlink in the place of a folder of env_file', async t => {
+    const { layout, write } = await openScene(t, {}, 'etc/settings.env')
+    mkdirSync(join(layout.root, 'elsewhere'))
+    symlinkSync('../../elsewhere', join(layout.root, 'plugins/x/etc'))
+    await assert.rejects(write(), { code: 'step_failed', message: /plugins\/x\/etc would be in a file or symlink/ })
+    assert.deepEqual(readdirSync(join(layout.root, 'elsewhere')), [])
   })
 
   const entryPoints = { 'src/main.py': true, 'main.py': false }

@@ -1,0 +1,152 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { type PluginNeeds, type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
+import { MAX_SMALL_FILE_BYTES, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
+import { placeOfSettings } from '../../core/plan/binding.ts'
+import { namesIn } from '../../core/plan/settings.ts'
+import { cleanForeignText, listNames } from '../../core/text.ts'
+import { meetsCondition } from '../../core/trust/versions.ts'
+import { readSmallFileSync, tryReadSmallFileSync } from '../files/open.ts'
+import { isAbsent, pathExistsSync } from '../files/walk.ts'
+import { installPath, placeName, placePath, settingsPath } from '../host/layout.ts'
+import { findPart, type Part, type StepContext } from './context.ts'
+import { treePathOf } from './settings.ts'
+
+type Context = Pick<StepContext, 'deployment' | 'order'>
+
+/**
+ * Before the first step, warns of each plugin that the host framework would skip, because the framework's version,
+ * another plugin or a variable is missing, or because the plugin has no plugin.yaml. The run goes on: the operator may
+ * know more than the files on this host. Never throws.
+ */
+export function warnOfSkipped(context: Context): void {
+  const { deployment, order } = context
+  const { log } = deployment.tools
+  const plugins = order.parts.filter(({ shelf }) => shelf === 'plugins')
+  for (const part of plugins) {
+    const reasons = reasonsToSkip(context, part)
+    if (reasons.length > 0)
+      log.warning(`The host framework may not load ${placePath(part)}: ${reasons.join('; ')}. This run installs it.`)
+  }
+  const unknown = plugins.filter(({ environment }) => environment.needs?.frameworkVersion !== undefined)
+  if (unknown.length > 0 && order.hostConfig?.frameworkVersion === undefined)
+    log.notice(
+      `${listNames(unknown.map(placePath))}: plugin.yaml names a framework_version, but the host config does not name the version of the host framework: to compare the two, add framework: {version: "..."} there.`,
+    )
+}
+
+/** Each reason is a clause. */
+function reasonsToSkip(context: Context, part: Part): string[] {
+  const { needs } = part.environment
+  const tree = treePathOf(context.deployment.layout, part)
+  if (needs === undefined)
+    return pathExistsSync(join(tree, 'plugin.json')) ? ['it has a plugin.json, but no plugin.yaml'] : []
+  return [
+    ...otherFramework(needs, context.order.hostConfig?.frameworkVersion),
+    ...missingPlugins(context, part, needs),
+    ...missingVariables(context, part, needs),
+  ]
+}
+
+function otherFramework({ frameworkVersion: needed }: PluginNeeds, version: string | undefined): string[] {
+  if (needed === undefined || version === undefined) return []
+  const named = `its framework_version is "${cleanForeignText(needed, 60)}"`
+  const isMet = meetsCondition(version, needed)
+  if (isMet === undefined) return [`${named}, which is not a condition such as ">=2.0,<3.0"`]
+  return isMet ? [] : [`${named}, but the host config says that the framework is ${version}`]
+}
+
+function missingPlugins(context: Context, { directory }: Part, { requires }: PluginNeeds): string[] {
+  if (requires.length === 0) return []
+  const present = findPlugins(context, directory)
+  return requires.flatMap(({ name, version: condition = '*' }) => {
+    const wanted = condition === '*' ? '' : ` ${cleanForeignText(condition, 60)}`
+    const named = `it requires ${cleanForeignText(name, 64)}${wanted}`
+    if (!present.has(name)) return [`${named}, which is not in ${directory}`]
+    const version = present.get(name)
+    const isMet = version === undefined || meetsCondition(version, condition) !== false
+    return isMet ? [] : [`${named}, but ${directory} has ${cleanForeignText(version, 60)}`]
+  })
+}
+
+/**
+ * Returns the names of the plugins that this directory will contain, with their versions. The name is the one in
+ * plugin.yaml, as the host framework knows the plugin, else the id.
+ */
+function findPlugins({ deployment: { layout }, order }: Context, directory: string): Map<string, string | undefined> {
+  const path = join(layout.root, directory)
+  const replaced = new Set([...order.parts, ...order.removals].map(placePath))
+  const staying = namesOfEntries(path).filter(id => !id.startsWith('_') && !replaced.has(`${directory}/${id}`))
+  const trees = [
+    ...staying.map(id => ({ id, tree: join(path, id) })),
+    ...order.parts
+      .filter(part => part.directory === directory)
+      .map(part => ({ id: part.id, tree: treePathOf(layout, part) })),
+  ]
+  return new Map(
+    trees.flatMap(({ id, tree }) => {
+      const text = tryReadSmallFileSync(join(tree, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes)
+      if (text === undefined) return []
+      const { name, version } = tryToParse(text) ?? {}
+      return [[name ?? id, version] as const]
+    }),
+  )
+}
+
+function namesOfEntries(path: string): string[] {
+  try {
+    return readdirSync(path)
+  } catch {
+    return []
+  }
+}
+
+/** The host framework may read a plugin.yaml that this action would refuse. */
+function tryToParse(text: string): PluginYaml | undefined {
+  try {
+    return parsePluginYaml(text)
+  } catch {
+    return undefined
+  }
+}
+
+function missingVariables(context: Context, part: Part, { variables }: PluginNeeds): string[] {
+  const known = variables.length === 0 ? undefined : knownVariables(context, part)
+  const missing = known === undefined ? [] : variables.filter(name => !known.has(name))
+  if (missing.length === 0) return []
+  const files = ['.env', `${placePath(part)}.env`]
+  return [
+    `its env takes ${listNames(missing)} from the environment, but neither ${files.join(' nor ')} nor settings set ${missing.length === 1 ? 'it' : 'them'}`,
+  ]
+}
+
+/**
+ * Returns the variables that the files on this host set, and those that a `write_env` step of this run will set.
+ * Returns undefined if a file cannot be read.
+ */
+function knownVariables({ deployment, order }: Context, part: Part): ReadonlySet<string> | undefined {
+  const { layout, request } = deployment
+  const { envFile, required, optional } = part.environment
+  const templates = order.steps.flatMap(step => {
+    if (step.action !== 'write_env' || placeOfSettings(step) !== placeName(part)) return []
+    const [shelf, id, ...inner] = step.from.split('/')
+    const owner = findPart(order.parts, `${shelf}/${id}`)
+    return owner === undefined ? [] : [join(treePathOf(layout, owner), ...inner)]
+  })
+  const trees = [installPath(layout, part), part.leftBehind, treePathOf(layout, part)]
+  const injected = envFile === undefined ? [] : trees.flatMap(tree => (tree === undefined ? [] : [join(tree, envFile)]))
+  const paths = [join(layout.root, '.env'), settingsPath(layout, part), ...injected, ...templates]
+  const texts = paths.map(tryToReadSettings)
+  if (texts.includes(undefined)) return undefined
+  const given = templates.length === 0 ? [] : [...required, ...optional].filter(name => request.settings.get(name))
+  return new Set([...texts.flatMap(text => [...namesIn(text ?? '')]), ...given])
+}
+
+/** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
+export function tryToReadSettings(path: string): string | undefined {
+  try {
+    return readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
+  } catch (error) {
+    return isAbsent(error) ? '' : undefined
+  }
+}
