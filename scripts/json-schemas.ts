@@ -202,6 +202,9 @@ const HOST_CONFIG_HELP: Help = {
   'plugins.*.healthcheck.interval': 'The time between two probes, like 1, 1s or 1m; by default 1s.',
   'plugins.*.healthcheck.stable_for':
     'How long all probes must pass; it must be shorter than the timeout of the healthcheck step.',
+  framework: 'The host framework that loads the plugins.',
+  'framework.version':
+    'Its version, in quotes, to which the framework_version of each plugin.yaml is compared; a warning says if it differs.',
   provision: 'The commands for provision steps, by id.',
   'provision.*.command': `${COMMAND} It gets the id as its last argument.`,
   'provision.*.env': COMMAND_ENV,

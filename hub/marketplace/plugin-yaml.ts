@@ -17,7 +17,7 @@ export const PLUGIN_YAML = 'plugin.yaml'
 
 /** The execution modes for which hosts sign the files below the directory of the entry point. */
 const SIGNED_MODES: ReadonlySet<string> = new Set(['trusted', 'ephemeral'])
-const OUTSIDE = 'has an entry_point that is not a path inside the plugin'
+const outside = (key: string): string => `has an ${key} that is not a path inside the plugin`
 
 const names = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
 /** The fields that clients read, apart from the name and the version. Other keys are the plugin's own. */
@@ -25,6 +25,7 @@ const pluginSchema = z.object({
   execution_mode: z.string().nullish(),
   entry_point: z.string().min(1).nullish(),
   environment: z.object({ required: names, optional: names }).nullish(),
+  envconfiguration: z.object({ env_file: z.string().optional() }).optional().catch(undefined),
 })
 
 const EXPECTED: Readonly<Record<string, string>> = {
@@ -45,8 +46,9 @@ export function readPluginYaml(bytes: Buffer): PluginYaml {
   const document = parse(textOf(bytes))
   const { success, data, error } = pluginSchema.safeParse(plainValueOf(document))
   if (!success) throw refused(describeIssue(error.issues[0]?.path ?? []))
-  const { execution_mode: mode, entry_point: entryPoint, environment } = data
-  if (SIGNED_MODES.has(mode?.toLowerCase() ?? '') && !isInside(entryPoint ?? '')) throw refused(OUTSIDE)
+  const { execution_mode: mode, entry_point: entryPoint, environment, envconfiguration } = data
+  if (SIGNED_MODES.has(mode?.toLowerCase() ?? '') && !isInside(entryPoint ?? '')) throw refused(outside('entry_point'))
+  if (!isInside(envconfiguration?.env_file ?? '')) throw refused(outside('env_file'))
   const texts = [mode && ['execution_mode'], entryPoint && ['entry_point']].filter(path => Array.isArray(path))
   const names = (['required', 'optional'] as const).flatMap(list =>
     (environment?.[list] ?? []).map((_, index) => ['environment', list, index]),

@@ -15,6 +15,7 @@ import { NotReadable, openBelowSync, openPrivateFileSync } from '../install/file
 import { makePrivateFolderSync, namePrivateFolder, removePrivateFolder } from '../install/files/remove-tree.ts'
 import { hearSignals, TimeSlice } from '../install/files/time-slice.ts'
 import { watchDownload } from '../install/run/deployment.ts'
+import { otherFramework } from '../install/steps/loading.ts'
 import { needsPluginSig, signedFiles } from '../install/steps/plugin-sig.ts'
 import { describeSequence } from '../install/steps/run-steps.ts'
 import type { Tools } from '../install/transaction/record.ts'
@@ -178,7 +179,9 @@ async function checkContent(gate: Gate, found: VerifiedVersion, folder: string):
   noteVersion(gate, found, unpacked.pluginYaml)
   await checkSignable(unpacked)
   await enter(tools, 'loading_plan')
-  const { envFile } = unpacked.pluginYaml ?? {}
+  const { envFile, needs } = unpacked.pluginYaml ?? {}
+  for (const reason of needs === undefined ? [] : otherFramework(needs, plan?.hostConfig?.frameworkVersion))
+    tools.log.warning(`The host framework may not load this plugin: ${reason}.`)
   const keepPaths = envFile === undefined ? files.keepPaths : [...files.keepPaths, envFile]
   if (plan !== undefined) bindToFiles(plan, pathTest(unpacked.tree.files), keepPaths)
 }

@@ -136,6 +136,13 @@ describe('the gate refuses, with the same code as a deployment that has not yet 
     it(`a plan that ${name}`, async t => await assertBothRefuse(t, 'invalid_plan', { request: { plan: planOf(plan) } }))
   }
 
+  it('a plan whose template is the file for the settings that the host framework injects', async t => {
+    const yaml = `version: "${VERSION}"\nenvconfiguration: {inject: true, env_file: app.env}\n`
+    const plan = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/app.env, depends_on: [files]}\n`
+    const artifact = serveArtifact(buildZip([file('plugin.yaml', yaml), file('app.env', 'A=1\n')]))
+    await assertBothRefuse(t, 'invalid_plan', { answers: { artifact }, request: { plan: planOf(plan) } })
+  })
+
   const asked: Record<string, [ErrorCode, Partial<DeployRequest>]> = {
     'another digest': ['digest_mismatch', { artifactSha256: 'ab'.repeat(32) }],
     'another version': ['version_mismatch', { version: '2.0.1' }],
@@ -241,6 +248,19 @@ describe('the gate accepts, and a deployment installs,', () => {
     const bytes = buildZip([symlink('plugin.yaml', 'src/plugin.yaml'), yaml, file('src/main.py')])
     const both = await scene(t, { answers: { artifact: serveArtifact(bytes) } })
     assert.deepEqual([await gateCode(both), await deployCode(both)], ['', ''])
+  })
+
+  it('a plugin for another version of the host framework, with a warning', async t => {
+    const bytes = buildZip([file('plugin.yaml', `version: "${VERSION}"\nframework_version: ">=3"\n`)])
+    const hostConfig = { path: 'host.yaml', text: 'version: 1\nframework: {version: "2.0"}\n' }
+    const both = await scene(t, { answers: { artifact: serveArtifact(bytes) }, request: { hostConfig } })
+    const log = collectLog()
+    const { error } = await checkRelease(gateRequest(both), { ...both.tools, log })
+    assert.equal(error, undefined)
+    assert.match(
+      log.lines.join('\n'),
+      /^warning .* may not load this plugin: its framework_version is ">=3", but .* 2\.0\.$/m,
+    )
   })
 
   it('a plugin that needs a template, a host config and a signature', async t => {

@@ -17,7 +17,7 @@ type Context = Pick<StepContext, 'deployment' | 'order'>
 /**
  * Before the first step, warns of each plugin that the host framework would skip, because the framework's version,
  * another plugin or a variable is missing, or because the plugin has no plugin.yaml. The run goes on: the operator may
- * know more than the files on this host. Never throws.
+ * know more than the files on this host.
  */
 export function warnOfSkipped(context: Context): void {
   const { deployment, order } = context
@@ -48,7 +48,8 @@ function reasonsToSkip(context: Context, part: Part): string[] {
   ]
 }
 
-function otherFramework({ frameworkVersion: needed }: PluginNeeds, version: string | undefined): string[] {
+/** Returns why a framework of this version would not load the plugin, as a clause; nothing if either is unknown. */
+export function otherFramework({ frameworkVersion: needed }: PluginNeeds, version: string | undefined): string[] {
   if (needed === undefined || version === undefined) return []
   const named = `its framework_version is "${cleanForeignText(needed, 60)}"`
   const isMet = meetsCondition(version, needed)

@@ -162,6 +162,17 @@ describe('publishing a plugin', () => {
       await requireDeployable(yaml(`version: 1.2.0\nentry_point: ${entryPoint}`), ASKED.plugin)
     })
 
+  for (const envFile of ['../x.env', '/etc/x.env', 'a/../../x.env'])
+    it(`refuses the env_file ${envFile}, which every host refuses`, async () => {
+      const text = `version: 1.2.0\nenvconfiguration: {inject: true, env_file: ${envFile}}`
+      await assert.rejects(requireDeployable(yaml(text), ASKED.plugin), {
+        status: 400,
+        message: /has an env_file that/,
+      })
+      assert.throws(() => parsePluginYaml(text), { code: 'not_a_plugin' })
+      await requireDeployable(yaml(text.replace(envFile, 'etc/x.env')), ASKED.plugin)
+    })
+
   it('refuses a setting that is not a valid variable name, before a deployment fails because of it', async () => {
     const bytes = yaml('version: 1.2.0\nenvironment: {required: ["A B"]}')
     const message = /at environment\.required\.0/
