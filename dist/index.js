@@ -22027,9 +22027,12 @@ function kernelLockOf(path) {
 // else, whatever a journal says.
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
-const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN);
-/** A settings file next to an installed part or inside it. */
-const settingsPathSchema = pathSchema(`${PLACE_PATTERN}(?:\\.env|/\\.env)`);
+/** A host framework injects settings only into plugins. */
+const IN_PLUGIN = `(?!${EXTENSIONS_DIRECTORY}/)${PLACE_PATTERN}${BELOW_PATTERN}`;
+/** A directory of parts, or one for settings inside an installed plugin. */
+const directorySchema = pathSchema(`(?:${PARTS_DIRECTORY_PATTERN}|${IN_PLUGIN})`);
+/** A settings file next to an installed part or inside a plugin. */
+const settingsPathSchema = pathSchema(`(?:${PLACE_PATTERN}\\.env|${IN_PLUGIN})`);
 const stagedPathSchema = pathSchema(STAGED);
 /** Either end of a move. */
 const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
@@ -22583,7 +22586,7 @@ function splitPath(root, path) {
  * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
  */
 const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
-    object({ type: literal('make_directory'), path: partsDirectorySchema }),
+    object({ type: literal('make_directory'), path: directorySchema }),
     moveSchema,
     createdFileSchema,
 ]));
@@ -23834,6 +23837,18 @@ function isTextForAll(node) {
         return node.tag === TEXT_TAG;
     return node.type !== 'PLAIN' || ![NUMBER, WORD, DATE].some(form => form.test(node.value));
 }
+/** What PyYAML reads as nothing, as false or as the number zero, in a plain scalar. */
+const FALSE_IN_PYTHON = /^(?:~?|null|Null|NULL|false|False|FALSE|no|No|NO|off|Off|OFF|[-+]?0(?:[bx][0_]+|[0_]*(?:(?::0?0)*\.[0_]*(?:[eE][-+]\d+)?)?)|\.0[0_]*(?:[eE][-+]\d+)?)$/;
+/** True if Python finds a value true that PyYAML has read: text even if it says "false", unless it is empty. */
+function isTrueInPython(node) {
+    if ((0,dist/* isCollection */.P3)(node))
+        return node.items.length > 0;
+    if (!(0,dist/* isScalar */.jn)(node))
+        return false;
+    if (node.type === 'PLAIN' && node.tag === undefined)
+        return !FALSE_IN_PYTHON.test(node.source ?? '');
+    return Boolean(node.value);
+}
 function refuseAmbiguousText(text, { bytes }) {
     if (Buffer.byteLength(text) > bytes)
         throw ambiguous(`must be at most ${bytes} bytes, but found more`);
@@ -23906,6 +23921,10 @@ function malformed(message) {
 
 
 
+const DEFAULT_ENTRY_POINT = 'src/main.py';
+const DEFAULT_ENV_FILE = '.env';
+/** The files that describe a plugin: none of them can be its settings. */
+const DESCRIPTIONS = ['plugin.yaml', 'plugin.json', 'plugin.sig'];
 /** More digits than this are not the same number in every reader. */
 const MAX_VERSION_DIGITS = 15;
 const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
@@ -23914,14 +23933,13 @@ const schema = object({
     execution_mode: schemas_nullish(schemas_string()),
     entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
     environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
-    envconfiguration: optional(unknown()),
 });
 const EXPECTED = {
     execution_mode: 'text',
     entry_point: 'a path',
     environment: 'a map with the lists "required" and "optional" of names',
 };
-const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
+const ENV_FILE = ['envconfiguration', 'env_file'];
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
  * the other fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
@@ -23936,20 +23954,24 @@ function parsePluginYaml(text) {
     const problem = unlikeTextProblem(yaml, parsed.data);
     if (problem !== undefined)
         throw invalid(problem);
-    return toPluginYaml(parsed.data, yaml.document);
+    const outside = envFileProblem(yaml, parsed.data);
+    if (outside !== undefined)
+        throw notAPlugin(outside);
+    return toPluginYaml(parsed.data, yaml);
 }
 /**
  * Returns why `parsePluginYaml` refuses this file, as the end of a sentence about the file; undefined if it does not.
  */
 function pluginYamlProblem(yaml) {
     const { data, error } = schema.safeParse(yaml.value);
-    return error === undefined ? unlikeTextProblem(yaml, data) : plugin_yaml_problemOf(error);
+    return error === undefined ? (unlikeTextProblem(yaml, data) ?? envFileProblem(yaml, data)) : plugin_yaml_problemOf(error);
 }
 /** Returns what is wrong with the first value that is not the same text, or version, for all readers. */
 function unlikeTextProblem({ document }, { environment, ...data }) {
     const names = ['required', 'optional'].flatMap(list => (environment?.[list] ?? []).map((_, index) => ['environment', list, index]));
     const texts = ['execution_mode', 'entry_point'].filter(key => (data[key] ?? undefined) !== undefined);
-    for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names]) {
+    const envFile = injectsEnv(document) ? [ENV_FILE] : [];
+    for (const path of [['name'], ['version'], ...texts.map(key => [key]), ...names, ...envFile]) {
         const node = nodeAt(document, path);
         const isVersion = path[0] === 'version';
         if (node === undefined || isTextForAll(node) || (isVersion && isCanonicalNumber(node)))
@@ -23958,6 +23980,33 @@ function unlikeTextProblem({ document }, { environment, ...data }) {
         return `has a value at ${path.join('.')} that is not text for every YAML parser${except} (quote it)`;
     }
     return undefined;
+}
+/** True if the host framework injects settings: Python decides, so even the text "false" counts as true. */
+function injectsEnv(document) {
+    return isTrueInPython(nodeAt(document, ['envconfiguration', 'inject']));
+}
+/** Refuses settings outside the plugin, and in a place where an update would keep the old code or description. */
+function envFileProblem({ document }, { entry_point: entryPoint }) {
+    const envFile = injectsEnv(document) ? writtenEnvFile(document) : DEFAULT_ENV_FILE;
+    const path = withoutDots(envFile);
+    const isFile = !/^\/|\/\.?$|[\\\p{Cc}]/u.test(envFile) && path !== '' && !path.split('/').includes('..');
+    const code = [...DESCRIPTIONS, withoutDots(entryPoint ?? DEFAULT_ENTRY_POINT)];
+    if (isFile && !code.some(file => `${file}/`.startsWith(`${path}/`)))
+        return undefined;
+    return `has an unexpected ${ENV_FILE.join('.')} (it must be the path of a file for settings inside the plugin)`;
+}
+function writtenEnvFile(document) {
+    const node = nodeAt(document, ENV_FILE);
+    if (node === undefined)
+        return DEFAULT_ENV_FILE;
+    return isTextForAll(node) ? node.value : '';
+}
+/** Returns a relative path without empty parts and `.`. */
+function withoutDots(path) {
+    return path
+        .split('/')
+        .filter(part => part !== '' && part !== '.')
+        .join('/');
 }
 /** True for a number that every reader reads alike, and that Python prints without an exponent. */
 function isCanonicalNumber(node) {
@@ -23987,7 +24036,7 @@ function readYaml(text) {
         throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
     }
 }
-function toPluginYaml(data, document) {
+function toPluginYaml(data, { document, value }) {
     return {
         name: printedBy(nodeAt(document, ['name'])),
         version: printedBy(nodeAt(document, ['version'])),
@@ -23997,10 +24046,30 @@ function toPluginYaml(data, document) {
             required: data.environment?.required ?? [],
             optional: data.environment?.optional ?? [],
         },
-        // The host may read YAML 1.1, which has more words for true.
-        injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
+        envFile: injectsEnv(document) ? withoutDots(writtenEnvFile(document)) : undefined,
+        needs: toNeeds(needsSchema.parse(value)),
     };
 }
+/** A value with the wrong type says nothing. */
+function orNothing(schema) {
+    return schemas_catch(optional(schema), undefined);
+}
+const condition = orNothing(pipe(union([schemas_string(), schemas_number()]), transform(String)));
+const needsSchema = object({
+    framework_version: condition,
+    requires: orNothing(array(orNothing(union([schemas_string(), object({ name: schemas_string(), version: condition })])))),
+    env: orNothing(record(schemas_string(), unknown())),
+});
+function toNeeds({ framework_version: frameworkVersion, requires = [], env = {} }) {
+    const required = requires.flatMap(one => typeof one === 'string' ? [{ name: one, version: undefined }] : (one ?? []));
+    const variables = Object.values(env).flatMap(text => typeof text === 'string' ? (VARIABLE.exec(text)?.[1] ?? []) : []);
+    return {
+        frameworkVersion,
+        requires: required.map(({ name, version }) => ({ name, version })),
+        variables: [...new Set(variables)],
+    };
+}
+const VARIABLE = /^\$\{(.+)\}$/;
 /**
  * Returns a text, or a canonical number as Python prints it: with one digit after the point, or without final zeros.
  */
@@ -24020,24 +24089,26 @@ function refusalSentence(problem, hint = '') {
 }
 const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
 const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
-const directorySchema = schemas_nullish(schemas_string());
+const plugin_yaml_directorySchema = schemas_nullish(schemas_string());
 /**
- * Reads a host framework's own `integration.yaml`. Returns the directory in which the framework looks for plugins,
- * relative to the project root; undefined if the file names none. Throws an Error whose message continues a sentence
- * that begins with the file's name.
+ * Reads a host framework's own configuration file, YAML or JSON. Returns `plugins.directory` as it is written, or
+ * undefined if the file names none. Throws an Error whose message continues a sentence that begins with the file's
+ * name.
  */
-function parseIntegrationYaml(text) {
-    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
+function parseIntegration(text, format) {
+    const value = format === 'json' ? parseJson(text) : readStrictYaml(text, PLUGIN_YAML_LIMITS).value;
     const plugins = expect(rootSchema, value, 'must be a map')?.plugins;
     const directory = expect(pluginsSchema, plugins, 'must have a map as "plugins"')?.directory;
-    const written = expect(directorySchema, directory, 'must have text as plugins.directory');
-    if (written === undefined || written === null)
-        return undefined;
-    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
-    if (found.success)
-        return found.data;
-    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
-    throw new Error(`has a plugins.directory that ${expected}, but found "${cleanForeignText(written, 100)}"`);
+    return expect(plugin_yaml_directorySchema, directory, 'must have text as plugins.directory') ?? undefined;
+}
+/** Quotes nothing from the file, which may contain secrets. */
+function parseJson(text) {
+    try {
+        return JSON.parse(text);
+    }
+    catch {
+        throw new Error('is not valid JSON');
+    }
 }
 function expect(schema, value, rule) {
     const parsed = schema.safeParse(value);
@@ -24056,7 +24127,14 @@ function expect(schema, value, rule) {
 
 
 
-const INTEGRATION = 'integration.yaml';
+
+/** The host framework's own files, relative to the project root: the framework reads only the first that exists. */
+const INTEGRATION_FILES = [
+    'integration.yaml',
+    'integration.json',
+    'config/integration.json',
+    'config/integration.yaml',
+];
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `otherwise`. If
  * that directory is the recorded one under another name, returns the recorded name. Warns if the host's file names a
@@ -24084,10 +24162,11 @@ function asRecorded(layout, directory) {
     return names.find(name => isSamePath(pathOf(name), pathOf(directory))) ?? directory;
 }
 function findNamedDirectory(layout, { input, recorded, otherwise }, log) {
-    const { directory, problem } = readHostsDirectory(layout);
+    const { file, directory, outside, problem } = readHostsDirectory(layout);
     if (input !== undefined) {
-        if (directory !== undefined && !isSameDirectory(layout, directory, input))
-            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`);
+        const hosts = directory ?? outside;
+        if (hosts !== undefined && !isSameDirectory(layout, hosts, input) && !leadsTo(layout, input, outside))
+            log.warning(`plugins-directory is ${input}, but ${file} says that the host loads plugins from ${hosts}: correct one of the two.`);
         return { directory: input, isOperators: true };
     }
     if (problem === undefined)
@@ -24097,16 +24176,26 @@ function findNamedDirectory(layout, { input, recorded, otherwise }, log) {
     return { directory: used, isOperators: false };
 }
 /**
+ * Throws ConfigError `invalid_input` if the host loads its plugins from an absolute directory outside the project root:
+ * nothing that this action installs would be loaded.
+ */
+function refuseOutsideDirectory(layout, remedy) {
+    const { outside, problem } = readHostsDirectory(layout);
+    if (outside === undefined)
+        return;
+    throw new ConfigError('invalid_input', `${problem} Nothing was changed. ${remedy}.`);
+}
+/**
  * Warns if the host does not load plugins from the directory in which a project installs them, or if the host's file
  * cannot be used.
  */
 function warnOfOtherDirectory(layout, directory, log) {
-    const { directory: asked, problem } = readHostsDirectory(layout);
+    const { file, directory: asked, problem } = readHostsDirectory(layout);
     if (problem !== undefined)
         log.warning(`${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`);
     if (asked === undefined || isSameDirectory(layout, asked, directory))
         return;
-    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`);
+    log.warning(`This project installs its plugins in ${directory}, but ${file} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`);
 }
 /**
  * Returns every directory in which this host may have plugins: the default one, the one in the host framework's own
@@ -24117,24 +24206,86 @@ function knownDirectories(layout) {
     const hosts = directory === undefined ? [] : [directory];
     return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
 }
-/** Reads the host framework's own file, unless it is a symlink, which could lead to a secret of the runner's user. */
-function readHostsDirectory({ root }) {
-    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
+/** Reads the first of the host framework's own files that exists, as `readIntegration` does. */
+function readHostsDirectory(layout) {
+    for (const name of INTEGRATION_FILES) {
+        const found = readIntegration(layout, (0,external_node_path_namespaceObject.join)(layout.root, name));
+        if (found !== undefined)
+            return found;
+    }
+    return {};
+}
+/**
+ * Reads a file of the host framework, unless it is a symlink, which could lead to a secret of the runner's user.
+ * Returns undefined if the file does not exist.
+ */
+function readIntegration(layout, file) {
     try {
-        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const text = readSmallFileSync(file, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
         if (text === undefined)
-            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
-        return { directory: parseIntegrationYaml(text) };
+            return { file, problem: `${file} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
+        const written = parseIntegration(text, file.endsWith('.json') ? 'json' : 'yaml');
+        return written === undefined ? { file } : { file, ...directoryOf(layout, file, written) };
     }
     catch (error) {
         const errno = errnoOf(error);
         if (errno === 'ENOENT' || errno === 'ENOTDIR')
-            return {};
+            return undefined;
         if (errno === 'ELOOP')
-            return { problem: `${path} is a symlink, which is not followed.` };
+            return { file, problem: `${file} is a symlink, which is not followed.` };
         const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
-        return { problem: `${path} ${reason}.` };
+        return { file, problem: `${file} ${reason}.` };
     }
+}
+/**
+ * Returns the directory that the host's file names, relative to the project root. An absolute path may be below the
+ * root under another name of the root, and `plugins` may be a symlink to a directory anywhere.
+ */
+function directoryOf(layout, file, written) {
+    const directory = (0,external_node_path_namespaceObject.isAbsolute)(written) ? insideRoot(layout, written) : written;
+    const named = `"${cleanForeignText(written, 100)}"`;
+    if (directory === undefined) {
+        const outside = cleanForeignText(written, 100);
+        return {
+            outside,
+            problem: `${file} says that the host loads plugins from ${named}, which is outside project-root.`,
+        };
+    }
+    const { success, data, error } = writtenPluginsDirectorySchema.safeParse(directory);
+    if (success)
+        return { directory: data };
+    const expected = error.issues[0]?.message ?? 'must be a relative path';
+    return { problem: `${file} has a plugins.directory that ${expected}, but found ${named}.` };
+}
+function insideRoot(layout, path) {
+    const named = (0,external_node_path_namespaceObject.relative)(layout.root, path);
+    if (isInside(named))
+        return named;
+    const [real, root] = [tryRealDirectory(layout, named), tryRealDirectory(layout, '')];
+    if (real === undefined || root === undefined)
+        return undefined;
+    if (isInside((0,external_node_path_namespaceObject.relative)(root, real)))
+        return (0,external_node_path_namespaceObject.relative)(root, real);
+    return leadsTo(layout, DEFAULT_PLUGINS_DIRECTORY, path) ? DEFAULT_PLUGINS_DIRECTORY : undefined;
+}
+/** Returns undefined for a directory outside the root that this run may not examine. */
+function tryRealDirectory(layout, directory) {
+    try {
+        return findRealDirectory(layout, directory);
+    }
+    catch {
+        return undefined;
+    }
+}
+function isInside(path) {
+    return path !== '..' && !path.startsWith('../');
+}
+/** True if a directory below the project root leads to this absolute path, for example by a symlink. */
+function leadsTo(layout, directory, path) {
+    if (path === undefined)
+        return false;
+    const real = tryRealDirectory(layout, (0,external_node_path_namespaceObject.relative)(layout.root, path));
+    return real !== undefined && real === findRealDirectory(layout, directory);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
@@ -28315,7 +28466,7 @@ async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     const { bytes, cut } = await readCapped(exchange.body, maxBytes);
     const decoded = new TextDecoder().decode(bytes);
     const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS);
-    return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut };
+    return { body: cut || isCostly(bytes) ? undefined : json_parseJson(decoded), decoded, text, cut };
 }
 /** Some storage keeps `aws-chunked` from an upload, although it sends the plain bytes. */
 const PLAIN_ENCODINGS = new Set(['', 'identity', 'aws-chunked']);
@@ -28349,7 +28500,7 @@ function isCostly(bytes) {
             return true;
     return false;
 }
-function parseJson(text) {
+function json_parseJson(text) {
     try {
         return JSON.parse(text);
     }
@@ -29321,6 +29472,10 @@ function digestBehind(link, byPath) {
 
 
 
+
+
+
+
 /**
  * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
  * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
@@ -29348,11 +29503,40 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
             onStamp: tree.onStamp,
             identity: row,
         };
-        return await compareRecorded(layout, hostTree, { signal, byContent });
+        const difference = await compareRecorded(layout, hostTree, { signal, byContent });
+        return difference && withoutSettings(layout, { ...hostTree, difference });
     }
     catch (error) {
         signal?.throwIfAborted();
         log.warning(`${placePath(tree)} is not compared with what was installed. ${whyNotCompared(error, layout, row)}`);
+        return undefined;
+    }
+}
+/** Leaves out the settings that the host framework injects into a plugin: an added file, but the host's own. */
+function withoutSettings(layout, { root, identity, difference }) {
+    if (difference.added.length === 0 || identity.kind !== 'plugin')
+        return difference;
+    const find = openTreeRecord(layout, identity);
+    const envFile = find && tryOrUndefined(() => readRecordedYaml(root, find))?.envFile;
+    return envFile === undefined
+        ? difference
+        : { ...difference, added: difference.added.filter(path => path !== envFile) };
+}
+const PLUGIN_YAML = 'plugin.yaml';
+/**
+ * Reads the plugin.yaml of an installed plugin. Returns undefined unless the bytes read here are those of the record.
+ * Throws as `parsePluginYaml` does, and file system errors.
+ */
+function readRecordedYaml(installed, find) {
+    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    return isRecorded ? parsePluginYaml(text) : undefined;
+}
+function tryOrUndefined(read) {
+    try {
+        return read();
+    }
+    catch {
         return undefined;
     }
 }
@@ -30713,7 +30897,7 @@ function verifyTemplates(steps, keepPaths, hasFile) {
             return [];
         const reason = kept === undefined
             ? 'which is not a regular file of the version to install'
-            : `which keep-paths (${kept}) leaves to the host`;
+            : `which is the host's own file (${kept}), not the artifact's`;
         return [stepProblem(step, `from names ${step.from}, ${reason}`)];
     });
     if (problems.length > 0)
@@ -30897,6 +31081,7 @@ function buildHostConfig(written, file) {
         systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
         docker: written.docker,
         kubernetes: written.kubernetes,
+        frameworkVersion: written.framework?.version,
         plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
         provision: buildCommands(written.provision),
         notify: buildCommands(written.notify),
@@ -30955,6 +31140,9 @@ const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za
 const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
 const namespaceSchema = schemas_lazy(() => schemas_string()
     .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
+const frameworkVersionError = { error: 'must be numbers with dots, in quotes, such as "2.1.0"' };
+const frameworkVersionSchema = schemas_string(frameworkVersionError)
+    .check(_regex(/^\d{1,9}(?:\.\d{1,9}){0,5}$/, frameworkVersionError));
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
 const urlError = { error: 'must be an http or https URL without a user or password' };
 const addressError = { error: 'must be written host:port, with a port from 1 to 65535' };
@@ -30995,6 +31183,7 @@ const hostConfigSchema = schemas_lazy(() => strictObject({
         deployment: exactOptional(deploymentSchema),
         healthcheck: exactOptional(healthcheckSchema),
     })), {}),
+    framework: exactOptional(strictObject({ version: frameworkVersionSchema })),
     provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
     notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
 }));
@@ -31801,6 +31990,141 @@ function sizesInWords({ before, after }) {
     return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} \u2192 ${after}` : `${before} \u2192 ${after}`;
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/context.js
+
+
+
+
+
+
+/**
+ * Returns the service of one plugin; without a plugin, the project-wide unit or, if there is none, each part's service.
+ */
+function servicesOf(order, plugin) {
+    const config = requireConfig(order);
+    const projectWide = plugin === undefined ? findNamed(config, null) : undefined;
+    if (projectWide !== undefined)
+        return [{ service: projectWide, part: null }];
+    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
+    const services = ids.map(part => ({ service: requireEntry(serviceOf(config, part), 'supervisor'), part }));
+    return [...new Map(services.map(named => [keyOfService(named.service), named])).values()];
+}
+function requireConfig({ hostConfig }) {
+    if (hostConfig === undefined)
+        throw new DeploymentError('step_failed', 'The plan needs a host config, but there is none: set host-config.');
+    return hostConfig;
+}
+/**
+ * Returns an entry that the plan needs. The entry should exist, because the plan was checked before anything was
+ * fetched. Throws DeploymentError `step_failed` if the entry does not exist.
+ */
+function requireEntry(entry, name) {
+    if (entry === undefined)
+        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
+    return entry;
+}
+/** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without a plugin.yaml. */
+function environmentOf(pluginYaml) {
+    if (pluginYaml === undefined)
+        return { required: [], optional: [] };
+    const { environment, envFile, needs, executionMode } = pluginYaml;
+    return {
+        ...environment,
+        ...(envFile !== undefined && { envFile }),
+        ...(executionMode?.toLowerCase() === 'ephemeral' && { isEphemeral: true }),
+        needs,
+    };
+}
+/** Returns the paths in a part that belong to the host: keep-paths, and the settings that its framework injects. */
+function keptIn({ keepPaths }, { environment }) {
+    return uniteKeepPaths(keepPaths, environment?.envFile === undefined ? [] : [environment.envFile]);
+}
+/** Finds the part with this name, `<shelf>/<id>`. */
+function findPart(parts, name) {
+    return parts.find(part => placeName(part) === name);
+}
+/** Starts to measure the time of one step. The returned function builds the entry of that step. */
+function startEntry(step) {
+    const started = monotonicMs();
+    return end => entryOf(step, end, monotonicMs() - started);
+}
+/** Builds the entry of a step that has taken this many milliseconds. */
+function entryOf({ id, action }, end, milliseconds) {
+    const duration_ms = Math.round(milliseconds);
+    if (typeof end === 'string')
+        return { id, action, status: end, duration_ms, error: null };
+    if ('did' in end)
+        return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) };
+    if ('failed' in end)
+        return { id, action, status: 'failed', duration_ms, error: end.failed };
+    return { id, action, status: 'warned', duration_ms, error: end.warning };
+}
+/** Builds the entry of a step that was not run. */
+function notRun({ id, action }) {
+    return { id, action, status: 'not_run', duration_ms: 0, error: null };
+}
+function resultOf({ did, checked }) {
+    return checked === undefined ? { did } : { did, checked: [...checked] };
+}
+/**
+ * Divides all steps into runs, in order: first the removals, then the plan's steps. Consecutive steps are one run if
+ * each of them removes a part, installs a part that is staged or already in its place, or does nothing. As a result, no
+ * slow work comes between the switches of one run.
+ */
+function divideIntoGroups(context) {
+    const { removals, steps } = context.order;
+    const runs = [];
+    let isOpen = false;
+    for (const step of [...removals.map(removalOf), ...steps]) {
+        const isQuick = stagedPart(context, step) !== undefined || isInstant(context, step);
+        if (isQuick && isOpen)
+            runs.at(-1)?.push(step);
+        else
+            runs.push([step]);
+        isOpen = isQuick;
+    }
+    return runs.map(run => groupOf(context, run));
+}
+function groupOf(context, steps) {
+    const removed = new Map();
+    const staged = new Map();
+    for (const step of steps) {
+        const part = stagedPart(context, step);
+        if (step.action === 'remove')
+            removed.set(step.part, step);
+        if (part !== undefined)
+            staged.set(part, step);
+    }
+    return { steps, removed, staged };
+}
+function stagedPart({ order }, step) {
+    if (step.action === 'remove' || !isInstallStep(step))
+        return undefined;
+    const part = findPart(order.parts, placeOfInstall(step));
+    return part === undefined || part.intact !== undefined || part.retained !== undefined ? undefined : part;
+}
+function isInstant({ order, idle }, step) {
+    if (step.action === 'remove' || order.skipped.has(step.id) || isMarkerStep(step))
+        return true;
+    switch (step.action) {
+        case 'install_plugin':
+        case 'install_extension':
+            return findPart(order.parts, placeOfInstall(step))?.intact !== undefined;
+        case 'provision':
+        case 'stop':
+        case 'notify':
+            return idle.has(step.id);
+        case 'write_env':
+        case 'start':
+        case 'restart':
+        case 'healthcheck':
+            return false;
+    }
+}
+function removalOf(part) {
+    return { id: placeName(part), action: 'remove', part };
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/extracted-tree.js
 /**
  * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
@@ -31850,7 +32174,6 @@ function treeBelow({ files, symlinks, directories }, folder) {
 
 
 const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
-const DEFAULT_ENTRY_POINT = 'src/main.py';
 const LEFT_OUT_PARTS = new Set([
     '__pycache__',
     '.git',
@@ -32054,10 +32377,6 @@ function plugin_sig_notAPlugin(found) {
 
 
 
-
-
-
-
 const MAX_NAME_CHARS = 150;
 /** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
 const MAX_REPORTED_PATHS = 500;
@@ -32140,7 +32459,6 @@ function describeDrift(entries) {
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
     return `Files on this host differ from what was installed: ${listed}${more}.`;
 }
-const PLUGIN_YAML = 'plugin.yaml';
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 /**
  * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
@@ -32150,15 +32468,15 @@ const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 async function findIntactTree(deployment, { previous: { installed }, ...part }, { origin, sha256 }) {
     if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
         return undefined;
-    if (!isSameList(installed.keep_paths, deployment.keepPaths))
-        return undefined;
     const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
     const { shelf, id, directory } = part;
     const place = { shelf, id, directory };
     if (find === undefined || !(await isTreeIntact(deployment, place)))
         return undefined;
-    const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined };
-    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
+    const bare = { place, identity: identityOf(installed), find, pluginYaml: undefined };
+    const tree = shelf === 'plugins' ? await withPluginYaml(deployment, place, bare) : bare;
+    const keepPaths = keptIn(deployment, { ...place, environment: environmentOf(tree?.pluginYaml) });
+    return isSameList(installed.keep_paths, keepPaths) ? tree : undefined;
 }
 /** True if an intact tree has a regular file at this path. */
 function hasRegularFile({ find }, path) {
@@ -32187,23 +32505,23 @@ async function isTreeIntact(deployment, place) {
  * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
  * the plugin.
  */
-async function isAddedToSigned({ layout, keepPaths }, part) {
+async function isAddedToSigned(deployment, part) {
     const shipped = pathsOf(part.tree.files);
     if (!SIGNED.every(path => shipped.has(path)))
         return false;
     const pluginYaml = readPluginYaml(part.staged);
     if (!needsPluginSig(pluginYaml))
         return false;
-    const isKept = isBelow(withListed(installPath(layout, part), keepPaths));
-    const found = await signedFiles(installPath(layout, part), pluginYaml);
+    const isKept = isBelow(withListed(installPath(deployment.layout, part), keptIn(deployment, part)));
+    const found = await signedFiles(installPath(deployment.layout, part), pluginYaml);
     return found.some(path => !shipped.has(path) && !isKept(path));
 }
 /** True if a record lists the files, modes and symlinks of this part, and no others. */
-function isRecordedTree({ layout, keepPaths }, part, installed) {
-    const record = readTreeRecord(layout, installed);
+function isRecordedTree(deployment, part, installed) {
+    const record = readTreeRecord(deployment.layout, installed);
     if (record === undefined)
         return false;
-    const items = itemsOf(part.tree, withListed(part.staged, keepPaths));
+    const items = itemsOf(part.tree, withListed(part.staged, keptIn(deployment, part)));
     for (const recorded of record)
         if (!isUnchangedItem(recorded, items.next().value))
             return false;
@@ -32239,8 +32557,8 @@ function hasContent(layout, version, { staged, tree, pluginYaml }, isAdded = () 
 function isUnchangedItem(recorded, item) {
     return ['path', 'sha256', 'kind', 'content'].every(key => recorded[key] === item?.[key]);
 }
-async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
-    const { pluginSecretKey } = request;
+async function withPluginYaml(deployment, place, tree) {
+    const { layout, request, tools, keepPaths } = deployment;
     const installed = installPath(layout, place);
     // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
     if (withListed(installed, keepPaths).includes(PLUGIN_YAML))
@@ -32251,20 +32569,15 @@ async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree
         const pluginYaml = readRecordedYaml(installed, tree.find);
         if (pluginYaml === undefined)
             return undefined;
-        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
-        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
+        const kept = keptIn(deployment, { ...place, environment: environmentOf(pluginYaml) });
+        const plugin = { id: place.id, installed, pluginYaml, keepPaths: kept, log: tools.log, find: tree.find };
+        return (await isSignedForHost(plugin, request.pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
     }
     catch (error) {
         if (isSystemError(error))
             return undefined;
         throw error;
     }
-}
-/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
-function readRecordedYaml(installed, find) {
-    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    return isRecorded ? parsePluginYaml(text) : undefined;
 }
 /** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */
 function orIfUnreadable(otherwise, read) {
@@ -32383,6 +32696,10 @@ function differingSettings(one, other) {
     const [values, others] = [valuesOf(one), valuesOf(other)];
     return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
 }
+/** Returns the keys that the settings set, even to nothing. */
+function namesIn(text) {
+    return valuesOf(text).keys();
+}
 function valuesOf(text) {
     return new Map(text.split(/\r?\n/).flatMap(line => {
         const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? [];
@@ -32456,136 +32773,191 @@ function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/context.js
+// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
+var compare = __nccwpck_require__(8469);
+var compare_default = /*#__PURE__*/__nccwpck_require__.n(compare);
+// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
+var functions_parse = __nccwpck_require__(6353);
+var parse_default = /*#__PURE__*/__nccwpck_require__.n(functions_parse);
+;// CONCATENATED MODULE: ./build/core/trust/versions.js
 
 
 
-
-
-/**
- * Returns the service of one plugin; without a plugin, the project-wide unit or, if there is none, each part's service.
- */
-function servicesOf(order, plugin) {
-    const config = requireConfig(order);
-    const projectWide = plugin === undefined ? findNamed(config, null) : undefined;
-    if (projectWide !== undefined)
-        return [{ service: projectWide, part: null }];
-    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
-    const services = ids.map(part => ({ service: requireEntry(serviceOf(config, part), 'supervisor'), part }));
-    return [...new Map(services.map(named => [keyOfService(named.service), named])).values()];
-}
-function requireConfig({ hostConfig }) {
-    if (hostConfig === undefined)
-        throw new DeploymentError('step_failed', 'The plan needs a host config, but there is none: set host-config.');
-    return hostConfig;
+/** True if two version strings name the same version, ignoring a leading `v`. */
+function isSameVersion(a, b) {
+    return withoutLeadingV(a) === withoutLeadingV(b);
 }
 /**
- * Returns an entry that the plan needs. The entry should exist, because the plan was checked before anything was
- * fetched. Throws DeploymentError `step_failed` if the entry does not exist.
+ * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
+ * number by number (`2024.05.01`, `2024-05-01`, `1.4`, of any length), semantic versions by their specification, and versions of
+ * Python packages by PEP 440.
  */
-function requireEntry(entry, name) {
-    if (entry === undefined)
-        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
-    return entry;
+function isOlderVersion(candidate, installed) {
+    const order = compareVersions(candidate, installed);
+    return order === undefined ? undefined : order < 0;
 }
-/** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without a plugin.yaml. */
-function environmentOf(pluginYaml) {
-    if (pluginYaml === undefined)
-        return { required: [], optional: [] };
-    return {
-        ...pluginYaml.environment,
-        ...(pluginYaml.injectsEnv ? { injectsEnv: true } : {}),
-        ...(pluginYaml.executionMode?.toLowerCase() === 'ephemeral' ? { isEphemeral: true } : {}),
-    };
+/** The order behind `isOlderVersion`: negative if `one` is older; undefined if the order cannot be known. */
+function compareVersions(one, other) {
+    const [a, b] = [withoutLeadingV(one), withoutLeadingV(other)];
+    return a === b ? 0 : (compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b));
 }
-/** Finds the part with this name, `<shelf>/<id>`. */
-function findPart(parts, name) {
-    return parts.find(part => placeName(part) === name);
+/** True for a version that can be compared with others: dotted numbers, a semantic or a Python version. */
+function isOrderedVersion(version) {
+    return compareVersions(version, '0') !== undefined;
 }
-/** Starts to measure the time of one step. The returned function builds the entry of that step. */
-function startEntry(step) {
-    const started = monotonicMs();
-    return end => entryOf(step, end, monotonicMs() - started);
-}
-/** Builds the entry of a step that has taken this many milliseconds. */
-function entryOf({ id, action }, end, milliseconds) {
-    const duration_ms = Math.round(milliseconds);
-    if (typeof end === 'string')
-        return { id, action, status: end, duration_ms, error: null };
-    if ('did' in end)
-        return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) };
-    if ('failed' in end)
-        return { id, action, status: 'failed', duration_ms, error: end.failed };
-    return { id, action, status: 'warned', duration_ms, error: end.warning };
-}
-/** Builds the entry of a step that was not run. */
-function notRun({ id, action }) {
-    return { id, action, status: 'not_run', duration_ms: 0, error: null };
-}
-function resultOf({ did, checked }) {
-    return checked === undefined ? { did } : { did, checked: [...checked] };
-}
+const CONDITION = /^(>=|<=|==|>|<|)\s*(\d+(?:\.\d+)*)$/;
 /**
- * Divides all steps into runs, in order: first the removals, then the plan's steps. Consecutive steps are one run if
- * each of them removes a part, installs a part that is staged or already in its place, or does nothing. As a result, no
- * slow work comes between the switches of one run.
+ * True if a version meets every part of a condition such as `>=2.0,<3.0`. A part without an operator means `==`, and
+ * `*` any version. Only dotted numbers can be compared; missing numbers count as 0. Undefined if this cannot be known.
  */
-function divideIntoGroups(context) {
-    const { removals, steps } = context.order;
-    const runs = [];
-    let isOpen = false;
-    for (const step of [...removals.map(removalOf), ...steps]) {
-        const isQuick = stagedPart(context, step) !== undefined || isInstant(context, step);
-        if (isQuick && isOpen)
-            runs.at(-1)?.push(step);
-        else
-            runs.push([step]);
-        isOpen = isQuick;
-    }
-    return runs.map(run => groupOf(context, run));
+function meetsCondition(version, condition) {
+    const parts = condition.split(',').map(part => part.trim());
+    const met = parts.filter(part => part !== '*').map(part => meets(withoutLeadingV(version), part));
+    return met.includes(false) ? false : met.includes(undefined) ? undefined : true;
 }
-function groupOf(context, steps) {
-    const removed = new Map();
-    const staged = new Map();
-    for (const step of steps) {
-        const part = stagedPart(context, step);
-        if (step.action === 'remove')
-            removed.set(step.part, step);
-        if (part !== undefined)
-            staged.set(part, step);
-    }
-    return { steps, removed, staged };
-}
-function stagedPart({ order }, step) {
-    if (step.action === 'remove' || !isInstallStep(step))
+function meets(version, part) {
+    const [, operator, target = ''] = CONDITION.exec(part) ?? [];
+    const order = compareDotted(version, target);
+    if (operator === undefined || order === undefined)
         return undefined;
-    const part = findPart(order.parts, placeOfInstall(step));
-    return part === undefined || part.intact !== undefined || part.retained !== undefined ? undefined : part;
+    if (order === 0)
+        return operator !== '>' && operator !== '<';
+    return operator.startsWith(order > 0 ? '>' : '<');
 }
-function isInstant({ order, idle }, step) {
-    if (step.action === 'remove' || order.skipped.has(step.id) || isMarkerStep(step))
-        return true;
-    switch (step.action) {
-        case 'install_plugin':
-        case 'install_extension':
-            return findPart(order.parts, placeOfInstall(step))?.intact !== undefined;
-        case 'provision':
-        case 'stop':
-        case 'notify':
-            return idle.has(step.id);
-        case 'write_env':
-        case 'start':
-        case 'restart':
-        case 'healthcheck':
-            return false;
-    }
+/** Dotted numbers, or a date as in ISO 8601. */
+const DOTTED = /^(?:\d+(?:\.\d+)*|\d{4}-\d{2}-\d{2})$/;
+function compareDotted(a, b) {
+    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split(/[.-]/), b.split(/[.-]/)) : undefined;
 }
-function removalOf(part) {
-    return { id: placeName(part), action: 'remove', part };
+function compareSemantic(a, b) {
+    const [first, second] = [parse_default()(withThreeNumbers(a)), parse_default()(withThreeNumbers(b))];
+    return first === null || second === null ? undefined : compare_default()(first, second);
+}
+/** A short form such as `1.4` counts as `1.4.0`. */
+function withThreeNumbers(version) {
+    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
+}
+/** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
+function withoutLeadingV(version) {
+    return version.replace(/^v(?=\d)/, '');
+}
+const LATEST_WORDS = {
+    operator: {
+        latest: 'A run with version: latest',
+        remedy: "To install the hub's version anyway, name that version or set allow-downgrade: true.",
+    },
+    manifest: {
+        latest: 'A source with the version latest',
+        remedy: "To install the hub's version anyway, set allow-downgrade: true, or have the publisher name that version in the source and seal the project again.",
+    },
+};
+/**
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version, or that cannot be
+ * compared with a version that this action installed.
+ */
+function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
+    if (version === null)
+        return;
+    const isOlder = isOlderVersion(latest, version);
+    if (isOlder === false || (isOlder === undefined && !isOurs))
+        return;
+    const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
+    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
+}
+/**
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now. They may be the bytes of an older version.
+ */
+function replacedBytes({ version, sha256 }, present, by = 'operator') {
+    const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
+    return downgrade(`This host has already replaced ${served}${presentClause(present)}. ${LATEST_WORDS[by].latest} does not restore a replaced version`, by);
+}
+function presentClause(present) {
+    const { version = null, installed_at: since = null } = present ?? {};
+    if (version === null)
+        return '';
+    return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
+}
+function downgrade(finding, by) {
+    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`);
+}
+/**
+ * Throws ArtifactError `version_reused` for a version that this host knows with different bytes, because a published
+ * version must never change. Accepts the new bytes only if the operator has pinned them and set `redeploy`. A pin alone
+ * is not enough: it may come from a release gate, which knows what the hub serves now, but not what the hub served
+ * before.
+ */
+function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
+    if (accepted.redeploy && accepted.artifactSha256 === sha256)
+        return;
+    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
+    const [first] = known;
+    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
+        return;
+    throw new ArtifactError('version_reused', `The hub now serves version ${version} with different bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, according to .hub-deploy/installed.json): ` +
+        'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
+}
+const FORM = new RegExp([
+    '^(?<release>\\d+(?:\\.\\d+)*)',
+    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*)|-(?<implicitPost>\\d+))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?',
+    '(?:\\+(?<local>[a-z0-9]+(?:[._-][a-z0-9]+)*))?$',
+].join(''), 'i');
+const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
+const CANDIDATE = '2';
+const FINAL = '3';
+/**
+ * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
+ * version has another form. Does not accept epochs (`1!...`), or `1.0.0-1`, which is 1.0.0.post1 in PEP 440 but a
+ * pre-release in a semantic version.
+ */
+function comparePythonVersions(a, b) {
+    const [first, second] = [versions_parse(a), versions_parse(b)];
+    if (first === undefined || second === undefined)
+        return undefined;
+    return (compareNumbers(first.release, second.release) ||
+        compareNumbers(first.rank, second.rank) ||
+        compareLocal(first.local, second.local));
+}
+/** A number is newer than a word, and a longer version is newer than its beginning. */
+function compareLocal(a, b) {
+    const at = a.findIndex((segment, index) => segment !== b[index]);
+    const [one, other] = at < 0 ? [undefined, b[a.length]] : [a[at], b[at]];
+    if (one === undefined || other === undefined)
+        return Number(one !== undefined) - Number(other !== undefined);
+    const [isNumber, isOther] = [/^\d+$/.test(one), /^\d+$/.test(other)];
+    if (isNumber && isOther)
+        return compareNumbers([one], [other]);
+    return isNumber === isOther ? (one < other ? -1 : 1) : Number(isNumber) - Number(isOther);
+}
+/** Compares two lists of decimal numbers of any length; missing numbers are 0. */
+function compareNumbers(a, b) {
+    const length = Math.max(a.length, b.length);
+    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
+    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
+    return first < second ? -1 : Number(first > second);
+}
+function versions_parse(version) {
+    const found = FORM.exec(version)?.groups;
+    if (found === undefined)
+        return undefined;
+    const { release = '', phase, phaseNumber, post, postNumber, implicitPost, dev, devNumber, local } = found;
+    if (implicitPost !== undefined && parse_default()(version) !== null)
+        return undefined;
+    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
+    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
+    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
+    const later = post === undefined ? ['0', '0'] : ['1', implicitPost ?? (postNumber || '0')];
+    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
+    const segments = local?.toLowerCase().split(/[._-]/) ?? [];
+    return { release: release.split('.'), rank: [...stage, ...later, ...finished], local: segments };
+}
+function phaseRank(phase) {
+    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/settings.js
-
 
 
 
@@ -32614,7 +32986,7 @@ async function writeEnv(context, part, from) {
 }
 function settingsResult(part, { isThere, isInjected }) {
     const own = `${part.id}.env`;
-    const injected = `${placePath(part)}/${INJECTED}`;
+    const injected = `${placePath(part)}/${part.environment.envFile}`;
     if (isThere && !isInjected)
         return { status: 'unchanged', did: `${own} already exists and was left unchanged` };
     if (isThere)
@@ -32680,36 +33052,39 @@ function unusableTemplate(from, found) {
     return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
 }
 /**
- * The name of the injected settings in the plugin's directory. The file is the host's own, so keep-paths must list it.
+ * Returns the path of the settings that a host framework injects into a plugin (contract 2.1); undefined if it injects
+ * none. The file is the host's own, so every version keeps it.
  */
-const INJECTED = '.env';
-/** Returns the path of the settings that a host framework injects into a plugin (contract 2.1). */
 function injectedEnvPath(layout, part) {
-    return (0,external_node_path_namespaceObject.join)(installPath(layout, part), INJECTED);
+    const { envFile } = part.environment;
+    return envFile === undefined ? undefined : (0,external_node_path_namespaceObject.join)(installPath(layout, part), envFile);
 }
 /**
- * True if a `write_env` step for this part would create the part's injected settings: neither the host nor the new
- * tree has such a file yet, and the step may create it.
+ * Returns the path of the injected settings that a `write_env` step for this part would create: neither the host nor
+ * the new tree has such a file yet, and the step may create it. Otherwise undefined.
  */
-function willLackInjectedEnv({ layout, keepPaths }, part) {
+function missingInjectedEnv(layout, part) {
+    const { envFile } = part.environment;
+    if (envFile === undefined)
+        return undefined;
     const tree = treePathOf(layout, part);
     const sources = [tree, installPath(layout, part), part.leftBehind];
-    const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, INJECTED)));
-    return !isThere && isSeedable({ layout, keepPaths }, part) && !hasSignature(tree);
+    const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, envFile)));
+    return isThere || isSignedAt(tree, envFile) ? undefined : injectedEnvPath(layout, part);
 }
 /**
  * Creates, with this text, the settings file that the host framework injects into an installed plugin. Does nothing if
  * the framework injects no settings. The file has mode 0600, and is written completely or not at all. Returns whether
  * the file was created. Never changes an existing file, but warns if the file sets a key to a different value than this
- * text does. If the next version would lose the file, or if the plugin's signature covers the file, warns instead of
- * creating the file. Throws DeploymentError `step_failed` if the existing settings cannot be read (see `readSettings`)
- * or lack a required key, or if the file has just appeared.
+ * text does. If the plugin's signature covers the file, warns instead of creating the file. Throws DeploymentError
+ * `step_failed` if the existing settings cannot be read (see `readSettings`) or lack a required key, or if the file has
+ * just appeared.
  */
 async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
-    const { layout, keepPaths, tools } = deployment;
+    const { layout, tools } = deployment;
+    const { envFile, required } = part.environment;
     const target = injectedEnvPath(layout, part);
-    const { injectsEnv, required } = part.environment;
-    if (!injectsEnv)
+    if (envFile === undefined || target === undefined)
         return false;
     if (pathExistsSync(target)) {
         const injected = readSettings(target);
@@ -32719,14 +33094,11 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
             tools.log.warning(`${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only ${target}: make the values equal, or remove ${target}, so that the next deployment creates it again.`);
         return false;
     }
-    const canSeed = isSeedable({ layout, keepPaths }, part);
-    if (!canSeed || hasSignature(installPath(layout, part))) {
-        const why = canSeed
-            ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
-            : `keep-paths does not name ${INJECTED}, so the next version would lose the file: add ${INJECTED} to keep-paths`;
-        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, was not written. ${why}.`);
+    if (isSignedAt(installPath(layout, part), envFile)) {
+        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, was not written. plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory.`);
         return false;
     }
+    await makeFolders(deployment, transaction, { part, envFile });
     const folder = (0,external_node_path_namespaceObject.join)(stagingFolder, 'injected');
     await makePrivateDirectories(folder);
     const staged = (0,external_node_path_namespaceObject.join)(folder, `${part.id}.env`);
@@ -32736,9 +33108,17 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
     tools.log.info(`${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects only the settings in ${target}.`);
     return true;
 }
-function isSeedable({ layout, keepPaths }, part) {
-    const [folder, path] = [installPath(layout, part), injectedEnvPath(layout, part)];
-    return part.environment.injectsEnv === true && keepPaths.some(kept => isSamePath((0,external_node_path_namespaceObject.join)(folder, kept), path));
+/** Creates the folders of the injected settings in the plugin's directory. A rollback removes those that are empty. */
+async function makeFolders({ layout }, transaction, { part, envFile }) {
+    const parts = envFile.split('/').slice(0, -1);
+    for (let depth = 1; depth <= parts.length; depth++) {
+        const path = [placePath(part), ...parts.slice(0, depth)].join('/');
+        const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(layout.root, path));
+        if (found === undefined)
+            await transaction.apply([{ type: 'make_directory', path }]);
+        else if (!found.isDirectory())
+            throw unusableSettings((0,external_node_path_namespaceObject.join)(layout.root, path), 'would be in a file or symlink');
+    }
 }
 /** Returns the path of a part's new tree before the steps run. */
 function treePathOf(layout, part) {
@@ -32746,12 +33126,13 @@ function treePathOf(layout, part) {
         return installPath(layout, part);
     return part.retained === undefined ? part.staged : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
 }
-function hasSignature(path) {
-    if (!pathExistsSync((0,external_node_path_namespaceObject.join)(path, 'plugin.sig')))
+/** True if the signature of the plugin in this tree covers a file. */
+function isSignedAt(tree, file) {
+    if (!pathExistsSync((0,external_node_path_namespaceObject.join)(tree, 'plugin.sig')))
         return false;
     try {
-        const pluginYaml = readPluginYaml(path);
-        return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml);
+        const pluginYaml = readPluginYaml(tree);
+        return needsPluginSig(pluginYaml) && isCovered(file, pluginYaml);
     }
     catch {
         // The plugin.yaml on this host cannot be used, so the plugin counts as signed.
@@ -32779,8 +33160,157 @@ function unusableSettings(path, found) {
     return new DeploymentError('step_failed', `The settings file ${path} ${found}: repair or remove it.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/idle.js
+;// CONCATENATED MODULE: ./build/install/steps/loading.js
 
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Before the first step, warns of each plugin that the host framework would skip, because the framework's version,
+ * another plugin or a variable is missing, or because the plugin has no plugin.yaml. The run goes on: the operator may
+ * know more than the files on this host.
+ */
+function warnOfSkipped(context) {
+    const { deployment, order } = context;
+    const { log } = deployment.tools;
+    const plugins = order.parts.filter(({ shelf }) => shelf === 'plugins');
+    for (const part of plugins) {
+        const reasons = reasonsToSkip(context, part);
+        if (reasons.length > 0)
+            log.warning(`The host framework may not load ${placePath(part)}: ${reasons.join('; ')}. This run installs it.`);
+    }
+    const unknown = plugins.filter(({ environment }) => environment.needs?.frameworkVersion !== undefined);
+    if (unknown.length > 0 && order.hostConfig?.frameworkVersion === undefined)
+        log.notice(`${listNames(unknown.map(placePath))}: plugin.yaml names a framework_version, but the host config does not name the version of the host framework: to compare the two, add framework: {version: "..."} there.`);
+}
+/** Each reason is a clause. */
+function reasonsToSkip(context, part) {
+    const { needs } = part.environment;
+    const tree = treePathOf(context.deployment.layout, part);
+    if (needs === undefined)
+        return pathExistsSync((0,external_node_path_namespaceObject.join)(tree, 'plugin.json')) ? ['it has a plugin.json, but no plugin.yaml'] : [];
+    return [
+        ...otherFramework(needs, context.order.hostConfig?.frameworkVersion),
+        ...missingPlugins(context, part, needs),
+        ...missingVariables(context, part, needs),
+    ];
+}
+/** Returns why a framework of this version would not load the plugin, as a clause; nothing if either is unknown. */
+function otherFramework({ frameworkVersion: needed }, version) {
+    if (needed === undefined || version === undefined)
+        return [];
+    const named = `its framework_version is "${cleanForeignText(needed, 60)}"`;
+    const isMet = meetsCondition(version, needed);
+    if (isMet === undefined)
+        return [`${named}, which is not a condition such as ">=2.0,<3.0"`];
+    return isMet ? [] : [`${named}, but the host config says that the framework is ${version}`];
+}
+function missingPlugins(context, { directory }, { requires }) {
+    if (requires.length === 0)
+        return [];
+    const present = findPlugins(context, directory);
+    return requires.flatMap(({ name, version: condition = '*' }) => {
+        const wanted = condition === '*' ? '' : ` ${cleanForeignText(condition, 60)}`;
+        const named = `it requires ${cleanForeignText(name, 64)}${wanted}`;
+        if (!present.has(name))
+            return [`${named}, which is not in ${directory}`];
+        const version = present.get(name);
+        const isMet = version === undefined || meetsCondition(version, condition) !== false;
+        return isMet ? [] : [`${named}, but ${directory} has ${cleanForeignText(version, 60)}`];
+    });
+}
+/**
+ * Returns the names of the plugins that this directory will contain, with their versions. The name is the one in
+ * plugin.yaml, as the host framework knows the plugin, else the id.
+ */
+function findPlugins({ deployment: { layout }, order }, directory) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.root, directory);
+    const replaced = new Set([...order.parts, ...order.removals].map(placePath));
+    const staying = namesOfEntries(path).filter(id => !id.startsWith('_') && !replaced.has(`${directory}/${id}`));
+    const trees = [
+        ...staying.map(id => ({ id, tree: (0,external_node_path_namespaceObject.join)(path, id) })),
+        ...order.parts
+            .filter(part => part.directory === directory)
+            .map(part => ({ id: part.id, tree: treePathOf(layout, part) })),
+    ];
+    return new Map(trees.flatMap(({ id, tree }) => {
+        const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(tree, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
+        if (text === undefined)
+            return [];
+        const { name, version } = tryToParse(text) ?? {};
+        return [[name ?? id, version]];
+    }));
+}
+function namesOfEntries(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path);
+    }
+    catch {
+        return [];
+    }
+}
+/** The host framework may read a plugin.yaml that this action would refuse. */
+function tryToParse(text) {
+    try {
+        return parsePluginYaml(text);
+    }
+    catch {
+        return undefined;
+    }
+}
+function missingVariables(context, part, { variables }) {
+    const known = variables.length === 0 ? undefined : knownVariables(context, part);
+    const missing = known === undefined ? [] : variables.filter(name => !known.has(name));
+    if (missing.length === 0)
+        return [];
+    const files = ['.env', `${placePath(part)}.env`];
+    return [
+        `its env takes ${listNames(missing)} from the environment, but neither ${files.join(' nor ')} nor settings set ${missing.length === 1 ? 'it' : 'them'}`,
+    ];
+}
+/**
+ * Returns the variables that the files on this host set, and those that a `write_env` step of this run will set.
+ * Returns undefined if a file cannot be read.
+ */
+function knownVariables({ deployment, order }, part) {
+    const { layout, request } = deployment;
+    const { envFile, required, optional } = part.environment;
+    const templates = order.steps.flatMap(step => {
+        if (step.action !== 'write_env' || placeOfSettings(step) !== placeName(part))
+            return [];
+        const [shelf, id, ...inner] = step.from.split('/');
+        const owner = findPart(order.parts, `${shelf}/${id}`);
+        return owner === undefined ? [] : [(0,external_node_path_namespaceObject.join)(treePathOf(layout, owner), ...inner)];
+    });
+    const trees = [installPath(layout, part), part.leftBehind, treePathOf(layout, part)];
+    const injected = envFile === undefined ? [] : trees.flatMap(tree => (tree === undefined ? [] : [(0,external_node_path_namespaceObject.join)(tree, envFile)]));
+    const paths = [(0,external_node_path_namespaceObject.join)(layout.root, '.env'), settingsPath(layout, part), ...injected, ...templates];
+    const texts = paths.map(tryToReadSettings);
+    if (texts.includes(undefined))
+        return undefined;
+    const given = templates.length === 0 ? [] : [...required, ...optional].filter(name => request.settings.get(name));
+    return new Set([...texts.flatMap(text => [...namesIn(text ?? '')]), ...given]);
+}
+/** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
+function tryToReadSettings(path) {
+    try {
+        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+    }
+    catch (error) {
+        return isAbsent(error) ? '' : undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/idle.js
 
 
 
@@ -32882,15 +33412,12 @@ function writesSettings(steps, part) {
     return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
 }
 /** Returns the absolute paths of the settings files that a plan's `write_env` steps will create for a part. */
-function missingSettings(deployment, { steps }, part) {
+function missingSettings({ layout }, { steps }, part) {
     if (!writesSettings(steps, part))
         return [];
-    const { layout } = deployment;
     const path = settingsPath(layout, part);
-    return [
-        ...(pathExistsSync(path) ? [] : [path]),
-        ...(willLackInjectedEnv(deployment, part) ? [injectedEnvPath(layout, part)] : []),
-    ];
+    const injected = missingInjectedEnv(layout, part);
+    return [...(pathExistsSync(path) ? [] : [path]), ...(injected === undefined ? [] : [injected])];
 }
 /**
  * Logs the names of required settings that the host lacks, for parts without a `write_env` step. (A `write_env` step
@@ -32927,7 +33454,7 @@ function noticeUnset({ deployment, order }) {
 function warnOfMissingEnv({ deployment, order }) {
     for (const part of order.parts) {
         const path = injectedEnvPath(deployment.layout, part);
-        if (!part.environment.injectsEnv || writesSettings(order.steps, part) || pathExistsSync(path))
+        if (path === undefined || writesSettings(order.steps, part) || pathExistsSync(path))
             continue;
         deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml). ${path} does not exist, so the host framework may not load the plugin. Add a write_env step to the plan, or create ${path}.`);
     }
@@ -32960,17 +33487,9 @@ function noticeNotRestarted({ deployment, order }) {
         return;
     deployment.tools.log.notice(`No step restarted ${listNames(stale.map(placePath))}, which the host framework runs itself (execution_mode: ephemeral): restart the host framework, unless it loads changed plugins by itself.`);
 }
-/** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
-function tryToReadSettings(path) {
-    try {
-        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-    }
-    catch (error) {
-        return isAbsent(error) ? '' : undefined;
-    }
-}
 
 ;// CONCATENATED MODULE: ./build/install/steps/snapshot.js
+
 
 
 
@@ -33004,7 +33523,7 @@ async function takeSnapshot(context, part) {
     requireMovableTree(layout, { root: snapshot, keepPaths: [...part.keepPaths, ...caches] });
     await moveAway(context, { part, folder: 'dropped', snapshot }, caches);
     const replaced = await moveKeptAway(context, part, snapshot);
-    await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
+    await snapshot_makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
     await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) }]);
     const recorded = identityOf(retained);
     const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
@@ -33031,7 +33550,7 @@ async function keepReplaced(context, part) {
     for (const path of part.replaced) {
         const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
         await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) }]);
-        tools.log.notice(`The restored snapshot also contained ${path}, which keep-paths names: the host keeps its current copy, and the snapshot's copy was moved to ${to}.`);
+        tools.log.notice(`The restored snapshot also contained ${path}, which is the host's own: the host keeps its current copy, and the snapshot's copy was moved to ${to}.`);
     }
 }
 async function listCaches({ deployment }, part, root) {
@@ -33043,12 +33562,12 @@ async function listCaches({ deployment }, part, root) {
     return caches;
 }
 async function moveKeptAway(context, part, snapshot) {
-    const { layout, keepPaths } = context.deployment;
+    const { layout } = context.deployment;
     const path = installPath(layout, part);
     const keeper = pathExistsSync(path) ? path : part.leftBehind;
     if (keeper === undefined)
         return [];
-    const kept = findKeptPaths({ root: keeper, keepPaths }, snapshot);
+    const kept = findKeptPaths({ root: keeper, keepPaths: keptIn(context.deployment, part) }, snapshot);
     const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
     await moveAway(context, { part, folder: 'replaced', snapshot }, both);
     return both;
@@ -33062,7 +33581,7 @@ async function moveAway({ deployment, transaction, stagingFolder }, { part, snap
     const { root } = deployment.layout;
     for (const inner of paths) {
         const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(stagingFolder, folder, placeName(part), inner)];
-        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
+        await snapshot_makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
         await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(root, from), to: (0,external_node_path_namespaceObject.relative)(root, to) }]);
     }
 }
@@ -33070,7 +33589,7 @@ function replacedFolder(stagingFolder, part) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
 }
 /** Creates folders below the staging folder durably, because no other sync follows before a tree is moved into them. */
-async function makeFolders(stagingFolder, path) {
+async function snapshot_makeFolders(stagingFolder, path) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
     const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
     for (let depth = 1; depth <= parts.length; depth++)
@@ -33085,7 +33604,7 @@ function justModified(snapshot) {
  */
 async function nextSnapshot(deployment, place, version) {
     const { layout } = deployment;
-    requireSwitchable(deployment, place);
+    requireSwitchable({ layout, keepPaths: keptIn(deployment, place) }, place);
     const folder = snapshotsPath(layout, place);
     const { installed, removed } = readHostRecord(layout);
     // A snapshot that this deployment restores has left the folder, but its name is still recorded.
@@ -33121,7 +33640,8 @@ async function noteLeaving(context, place) {
  * the reason for a cancellation, and file system errors.
  */
 async function identifyReplaced(context, place, root) {
-    const { layout, keepPaths, tools, drift: check } = context.deployment;
+    const { layout, tools, drift: check } = context.deployment;
+    const keepPaths = keptIn(context.deployment, place);
     const before = await check.of(place);
     // Without a snapshot, the tree is removed later: a difference that is not found now is never found.
     const drift = await check.moved(place, { root, isKept: context.order.snapshot });
@@ -33161,8 +33681,8 @@ async function noteDifference({ deployment, stagingFolder }, { place, root }, dr
  * own files at these paths. A snapshot's own files at these paths were moved away earlier, and are never removed.
  */
 async function prepareKeptPaths({ deployment }, part, keeper) {
-    const { layout, keepPaths } = deployment;
-    const tree = { root: keeper, keepPaths };
+    const { layout } = deployment;
+    const tree = { root: keeper, keepPaths: keptIn(deployment, part) };
     if (keeper === part.leftBehind)
         requireMovableTree(layout, tree);
     const kept = findKeptPaths(tree, part.staged);
@@ -33176,7 +33696,7 @@ async function prepareKeptPaths({ deployment }, part, keeper) {
 }
 function drop({ layout, tools }, staged, kept) {
     for (const path of dropShipped(layout, staged, kept)) {
-        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
+        tools.log.notice(`The artifact contains ${path}, which is the host's own: the host's copy stays.`);
     }
 }
 /**
@@ -33209,6 +33729,7 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/switch.js
+
 
 
 
@@ -33290,9 +33811,10 @@ async function planSwitches(context, { removed, prepared }, reach) {
  * over.
  */
 async function prepareParts(context, { parts, next }, reach = () => undefined) {
-    const { layout, keepPaths, tools } = context.deployment;
+    const { layout, tools } = context.deployment;
     const found = parts.map(part => {
         reach(part);
+        const keepPaths = keptIn(context.deployment, part);
         const path = installPath(layout, part);
         const wasThere = pathExistsSync(path);
         const keeper = wasThere ? path : part.leftBehind;
@@ -33330,9 +33852,9 @@ async function recordEach(context, parts) {
     return await awaitAll(...records);
 }
 async function recordTree({ deployment }, { part, change }) {
-    const { layout, keepPaths, tools } = deployment;
+    const { layout, tools } = deployment;
     if (part.recorded === undefined)
-        return await writeTreeRecord(layout, change.count(stagedItems(part, keepPaths)), tools.signal);
+        return await writeTreeRecord(layout, change.count(stagedItems(part, keptIn(deployment, part))), tools.signal);
     const slice = new TimeSlice(tools.signal);
     for (const _ of change.count(readTreeRecord(layout, part.recorded) ?? []))
         if (slice.isOver())
@@ -33643,6 +34165,7 @@ function digestOf({ installed }) {
 
 
 
+
 /**
  * Builds the installation to commit after the steps: the installed and removed parts with the snapshots to keep, the
  * snapshots to discard, and the version of a project. Throws if a later run could not read these records. Notes in the
@@ -33703,8 +34226,8 @@ function buildRow(context, part) {
  * Returns the paths that the record of the part's tree leaves out. For a retained version, these include the paths that
  * were kept when it was installed.
  */
-function keepPathsOf({ keepPaths }, part) {
-    return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
+function keepPathsOf(deployment, part) {
+    return uniteKeepPaths(part.retained === undefined ? keptIn(deployment, part) : part.keepPaths);
 }
 /**
  * True if the part's tree is installed and intact, from the same artifact, origin and source. If the same tree came
@@ -33771,7 +34294,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
             ? { origin: { contract: installed.contract, slug: installed.slug } }
             : {}),
         ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
+        keep_paths: uniteKeepPaths(installed?.keep_paths, keptIn(deployment, part)),
     };
     return withHostFiles(deployment, part, row);
 }
@@ -33780,9 +34303,10 @@ function findReplaced({ results, order, deployment }, part, { installed, version
  * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
  * replaced version recreates the path before being stopped.
  */
-function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
+function withHostFiles(deployment, part, snapshot) {
+    const { layout, tools } = deployment;
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
-    const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
+    const takenOver = 'previous' in part && part.returning === undefined ? keptIn(deployment, part) : [];
     const isTakenOver = isBelow(takenOver);
     const kept = presentPaths(path, snapshot.keep_paths.filter(keep => !isTakenOver(keep)));
     if (kept.length > 0) {
@@ -33842,6 +34366,7 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
 
 
 
+
 /** Prepares, installs and commits, or rolls back; then reports. */
 async function runLocked(session, checked, { deployment, flow }) {
     let ending;
@@ -33849,6 +34374,7 @@ async function runLocked(session, checked, { deployment, flow }) {
         const order = await flow.prepare(checked, session.stagingFolder);
         const context = session.stepContext(order);
         noticeSettings(context);
+        warnOfSkipped(context);
         await flow.install(context);
         ending = await commit(deployment, session, await buildInstallation(context));
         await flow.end('succeeded');
@@ -34001,6 +34527,8 @@ async function conclude({ host, record, tools }, { end, error, unchecked }, repo
 
 
 
+
+
 /**
  * Runs a flow, which logs the ordered steps, until everything is prepared. Then logs which steps a real run would skip
  * and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
@@ -34027,6 +34555,7 @@ async function findChanges(deployment, prepare) {
         if (!isAnnounced)
             await announceRecovery(deployment);
         const { parts, removals } = order;
+        warnOfSkipped({ deployment, order });
         await recordDrift(deployment, [...parts, ...removals]);
         warnOfDrift(deployment);
         tools.log.group('dry run');
@@ -34089,10 +34618,10 @@ function fileSizeSync(path) {
  * Returns the keep-paths that exist on the host. The new version gets the other keep-paths from the artifact, if the
  * artifact contains them.
  */
-function presentKeepPaths({ layout, keepPaths }, part) {
-    const path = installPath(layout, part);
+function presentKeepPaths(deployment, part) {
+    const path = installPath(deployment.layout, part);
     const keeper = pathExistsSync(path) ? path : part.leftBehind;
-    return keeper === undefined ? [] : presentPaths(keeper, keepPaths);
+    return keeper === undefined ? [] : presentPaths(keeper, keptIn(deployment, part));
 }
 function noteSettings(result, deployment, { part, order }) {
     for (const path of missingSettings(deployment, order, part))
@@ -34486,171 +35015,6 @@ function isDirectorySync(path) {
     catch {
         return false;
     }
-}
-
-// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
-var compare = __nccwpck_require__(8469);
-var compare_default = /*#__PURE__*/__nccwpck_require__.n(compare);
-// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
-var functions_parse = __nccwpck_require__(6353);
-var parse_default = /*#__PURE__*/__nccwpck_require__.n(functions_parse);
-;// CONCATENATED MODULE: ./build/core/trust/versions.js
-
-
-
-/** True if two version strings name the same version, ignoring a leading `v`. */
-function isSameVersion(a, b) {
-    return withoutLeadingV(a) === withoutLeadingV(b);
-}
-/**
- * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `2024-05-01`, `1.4`, of any length), semantic versions by their specification, and versions of
- * Python packages by PEP 440.
- */
-function isOlderVersion(candidate, installed) {
-    const order = compareVersions(candidate, installed);
-    return order === undefined ? undefined : order < 0;
-}
-/** The order behind `isOlderVersion`: negative if `one` is older; undefined if the order cannot be known. */
-function compareVersions(one, other) {
-    const [a, b] = [withoutLeadingV(one), withoutLeadingV(other)];
-    return a === b ? 0 : (compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b));
-}
-/** True for a version that can be compared with others: dotted numbers, a semantic or a Python version. */
-function isOrderedVersion(version) {
-    return compareVersions(version, '0') !== undefined;
-}
-/** Dotted numbers, or a date as in ISO 8601. */
-const DOTTED = /^(?:\d+(?:\.\d+)*|\d{4}-\d{2}-\d{2})$/;
-function compareDotted(a, b) {
-    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split(/[.-]/), b.split(/[.-]/)) : undefined;
-}
-function compareSemantic(a, b) {
-    const [first, second] = [parse_default()(withThreeNumbers(a)), parse_default()(withThreeNumbers(b))];
-    return first === null || second === null ? undefined : compare_default()(first, second);
-}
-/** A short form such as `1.4` counts as `1.4.0`. */
-function withThreeNumbers(version) {
-    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
-}
-/** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
-function withoutLeadingV(version) {
-    return version.replace(/^v(?=\d)/, '');
-}
-const LATEST_WORDS = {
-    operator: {
-        latest: 'A run with version: latest',
-        remedy: "To install the hub's version anyway, name that version or set allow-downgrade: true.",
-    },
-    manifest: {
-        latest: 'A source with the version latest',
-        remedy: "To install the hub's version anyway, set allow-downgrade: true, or have the publisher name that version in the source and seal the project again.",
-    },
-};
-/**
- * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version, or that cannot be
- * compared with a version that this action installed.
- */
-function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
-    if (version === null)
-        return;
-    const isOlder = isOlderVersion(latest, version);
-    if (isOlder === false || (isOlder === undefined && !isOurs))
-        return;
-    const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
-    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
-}
-/**
- * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
- * version the hub calls them now. They may be the bytes of an older version.
- */
-function replacedBytes({ version, sha256 }, present, by = 'operator') {
-    const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
-    return downgrade(`This host has already replaced ${served}${presentClause(present)}. ${LATEST_WORDS[by].latest} does not restore a replaced version`, by);
-}
-function presentClause(present) {
-    const { version = null, installed_at: since = null } = present ?? {};
-    if (version === null)
-        return '';
-    return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
-}
-function downgrade(finding, by) {
-    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`);
-}
-/**
- * Throws ArtifactError `version_reused` for a version that this host knows with different bytes, because a published
- * version must never change. Accepts the new bytes only if the operator has pinned them and set `redeploy`. A pin alone
- * is not enough: it may come from a release gate, which knows what the hub serves now, but not what the hub served
- * before.
- */
-function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
-    if (accepted.redeploy && accepted.artifactSha256 === sha256)
-        return;
-    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
-    const [first] = known;
-    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
-        return;
-    throw new ArtifactError('version_reused', `The hub now serves version ${version} with different bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, according to .hub-deploy/installed.json): ` +
-        'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
-}
-const FORM = new RegExp([
-    '^(?<release>\\d+(?:\\.\\d+)*)',
-    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
-    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*)|-(?<implicitPost>\\d+))?',
-    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?',
-    '(?:\\+(?<local>[a-z0-9]+(?:[._-][a-z0-9]+)*))?$',
-].join(''), 'i');
-const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
-const CANDIDATE = '2';
-const FINAL = '3';
-/**
- * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
- * version has another form. Does not accept epochs (`1!...`), or `1.0.0-1`, which is 1.0.0.post1 in PEP 440 but a
- * pre-release in a semantic version.
- */
-function comparePythonVersions(a, b) {
-    const [first, second] = [versions_parse(a), versions_parse(b)];
-    if (first === undefined || second === undefined)
-        return undefined;
-    return (compareNumbers(first.release, second.release) ||
-        compareNumbers(first.rank, second.rank) ||
-        compareLocal(first.local, second.local));
-}
-/** A number is newer than a word, and a longer version is newer than its beginning. */
-function compareLocal(a, b) {
-    const at = a.findIndex((segment, index) => segment !== b[index]);
-    const [one, other] = at < 0 ? [undefined, b[a.length]] : [a[at], b[at]];
-    if (one === undefined || other === undefined)
-        return Number(one !== undefined) - Number(other !== undefined);
-    const [isNumber, isOther] = [/^\d+$/.test(one), /^\d+$/.test(other)];
-    if (isNumber && isOther)
-        return compareNumbers([one], [other]);
-    return isNumber === isOther ? (one < other ? -1 : 1) : Number(isNumber) - Number(isOther);
-}
-/** Compares two lists of decimal numbers of any length; missing numbers are 0. */
-function compareNumbers(a, b) {
-    const length = Math.max(a.length, b.length);
-    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
-    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
-    return first < second ? -1 : Number(first > second);
-}
-function versions_parse(version) {
-    const found = FORM.exec(version)?.groups;
-    if (found === undefined)
-        return undefined;
-    const { release = '', phase, phaseNumber, post, postNumber, implicitPost, dev, devNumber, local } = found;
-    if (implicitPost !== undefined && parse_default()(version) !== null)
-        return undefined;
-    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
-    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
-    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
-    const later = post === undefined ? ['0', '0'] : ['1', implicitPost ?? (postNumber || '0')];
-    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
-    const segments = local?.toLowerCase().split(/[._-]/) ?? [];
-    return { release: release.split('.'), rank: [...stage, ...later, ...finished], local: segments };
-}
-function phaseRank(phase) {
-    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
@@ -37369,7 +37733,7 @@ async function buildPart(deployment, extracted) {
     const { plan, previous } = target;
     const environment = environmentOf(pluginYaml);
     const part = { ...target.place, version, artifactSha256: verified.sha256, environment, previous };
-    const { keepPaths } = deployment;
+    const keepPaths = keptIn(deployment, { ...target.place, environment });
     if ('identity' in content) {
         const installed = installPath(deployment.layout, target.place);
         bindToFiles(plan, path => hasRegularFile(content, path), withListed(installed, keepPaths));
@@ -37417,11 +37781,12 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
         throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin));
 }
 async function sign(deployment, { target, pluginYaml }, { staged, tree }) {
-    const { request, tools, layout, keepPaths } = deployment;
+    const { request, tools, layout } = deployment;
     noticeNoSigning(deployment);
     if (pluginYaml === undefined)
         return tree;
     const { place } = target;
+    const keepPaths = keptIn(deployment, { ...place, environment: environmentOf(pluginYaml) });
     const kept = { installed: installPath(layout, place), keepPaths, log: tools.log };
     return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey);
 }
@@ -37481,6 +37846,8 @@ function choosePlace(deployment, { id }) {
     const { host, layout, shelf, request, tools } = deployment;
     if (shelf === 'extensions')
         return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' };
+    if (request.pluginsDirectory === undefined)
+        refuseOutsideDirectory(layout, 'Correct that file, or set plugins-directory');
     const installed = findInstalled(readInstalled(layout), { shelf, id });
     const recorded = installed && placeOf(installed).directory;
     const known = { input: request.pluginsDirectory, recorded, otherwise: usualDirectory(shelf) };
@@ -43067,13 +43434,16 @@ function versionOf(source, part, { installed: row }) {
     const stays = isSourced(part) && findUnchanged(source, part) !== undefined;
     return stays ? { version: row?.version ?? part.version, source: row?.source } : { version: part.version };
 }
-async function signPart({ layout, keepPaths, request, tools }, { content, tree, supplied }, { shelf, id, directory, folder, leftBehind }) {
+async function signPart(deployment, { content, tree, supplied }, { shelf, id, directory, folder, leftBehind }) {
+    const { layout, request, tools } = deployment;
     const placed = supplied.get(placeName({ shelf, id }));
     const { staged, tree: shipped } = placed ?? { staged: (0,external_node_path_namespaceObject.join)(content, folder), tree: treeBelow(tree, folder) };
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPartPluginYaml({ shelf, id }, staged) : undefined;
     if (pluginYaml === undefined)
         return { staged, tree: shipped, pluginYaml };
-    const installed = leftBehind ?? installPath(layout, { shelf, id, directory });
+    const place = { shelf, id, directory };
+    const installed = leftBehind ?? installPath(layout, place);
+    const keepPaths = keptIn(deployment, { ...place, environment: environmentOf(pluginYaml) });
     const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log };
     return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml };
 }
@@ -44107,6 +44477,8 @@ async function orderProject(deployment, project, hostConfig) {
     const installed = readPresentParts(deployment, manifest);
     const removals = installed.filter(part => !isAmong(manifest.parts, part));
     verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig });
+    if (bound.parts.some(({ shelf }) => shelf === 'plugins'))
+        refuseOutsideDirectory(deployment.layout, 'Correct that file');
     warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log);
     checkParts(deployment, bound.parts, removals);
     for (const { shelf, id } of bound.notInstalled)
@@ -45580,7 +45952,6 @@ function describeSnapshot({ version, modified }) {
 
 
 
-
 const NO_SETTINGS = { required: [], optional: [] };
 /**
  * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
@@ -46611,7 +46982,7 @@ function findingsOf(inspection) {
  * not be compared.
  */
 function describeDriftOfParts({ parts }) {
-    const names = parts.flatMap(part => namesIn(part));
+    const names = parts.flatMap(part => status_namesIn(part));
     const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0);
     const listed = names
         .slice(0, MAX_LISTED_PATHS)
@@ -46723,7 +47094,7 @@ function versionsOf(snapshots) {
 function dateOf(time) {
     return time === null ? 'unknown' : `${time.slice(0, 10)} ${time.slice(11, 16)} UTC`;
 }
-function namesIn({ drift, ...part }) {
+function status_namesIn({ drift, ...part }) {
     if (drift?.kind === 'no directory')
         return [`${placePath(part)} (${INSTEAD_WORDS[drift.instead]})`];
     if (drift?.kind !== 'differs')
@@ -46844,7 +47215,7 @@ function installedEntry({ shelf, id, row }) {
     const entry = {
         shelf,
         id,
-        ...directoryOf(row),
+        ...status_directoryOf(row),
         version,
         sha256: row.artifact_sha256,
         when: row.installed_at,
@@ -46853,7 +47224,7 @@ function installedEntry({ shelf, id, row }) {
     return row.modified ? { ...entry, sha256: null, modified: true } : entry;
 }
 /** Names the directory only if it is not the usual one. */
-function directoryOf({ directory }) {
+function status_directoryOf({ directory }) {
     return directory === undefined ? {} : { directory };
 }
 function snapshotEntry({ shelf, id, row, path }) {
@@ -46876,7 +47247,7 @@ const LIST_OF = {
 function driftEntry({ shelf, id, row, drift }, room) {
     const listed = { added: [], removed: [], changed: [], mode: [] };
     const replaced = [];
-    const named = { shelf, id, ...directoryOf(row), version: row.version ?? row.project_version };
+    const named = { shelf, id, ...status_directoryOf(row), version: row.version ?? row.project_version };
     const entry = { ...named, ...listed, ...(row.modified ? { modified: true } : {}) };
     if (drift === undefined)
         return entry;
@@ -46899,6 +47270,7 @@ function driftEntry({ shelf, id, row, drift }, room) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/gate.js
+
 
 
 
@@ -46995,8 +47367,12 @@ async function checkContent(gate, found, folder) {
     noteVersion(gate, found, unpacked.pluginYaml);
     await checkSignable(unpacked);
     await enter(tools, 'loading_plan');
+    const { envFile, needs } = unpacked.pluginYaml ?? {};
+    for (const reason of needs === undefined ? [] : otherFramework(needs, plan?.hostConfig?.frameworkVersion))
+        tools.log.warning(`The host framework may not load this plugin: ${reason}.`);
+    const keepPaths = envFile === undefined ? files.keepPaths : [...files.keepPaths, envFile];
     if (plan !== undefined)
-        bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths);
+        bindToFiles(plan, pathTest(unpacked.tree.files), keepPaths);
 }
 /**
  * Checks and notes the version of the artifact. Does nothing for a local file if neither the request nor the artifact's
