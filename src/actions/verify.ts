@@ -168,7 +168,7 @@ function readFiles(read: InputReader, mode: Mode): Incomplete<GateFiles> {
     kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
     slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
     plan: read.hostFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
-    hostConfig: read.hostFile('host-config', OPERATOR_YAML_LIMITS.bytes),
+    hostConfigs: read.hostFiles('host-config', OPERATOR_YAML_LIMITS.bytes),
     keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
   }
 }
@@ -258,6 +258,6 @@ function checkedSubjectOf({ mode, request: { files, artifact } }: VerifyInputs):
     from: isFile ? source.path : source?.bases?.hub,
     pinned: artifact?.artifactSha256,
     plan: files.plan?.path,
-    hostConfig: files.hostConfig?.path,
+    hostConfigs: files.hostConfigs.map(({ path }) => path),
   }
 }

@@ -3,11 +3,13 @@ import { close, fstatSync, type Stats } from 'node:fs'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import { ArchiveError, ConfigError, type DeployError, toDeployError } from '../core/errors.ts'
 import type { Kind } from '../core/identifiers.ts'
-import { parseHostConfigSlowly } from '../core/plan/host-config.ts'
+import type { Log } from '../core/log.ts'
+import { HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
+import { PlanError } from '../core/plan/plan.ts'
 import { asSentence, bytesInWords, cleanForeignText } from '../core/text.ts'
 import { parseSignatureHeader, strayEnds } from '../core/trust/signature.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
-import type { SourceFile } from '../core/yaml/problems.ts'
+import { type Collected, collectProblemsSlowly, type SourceFile, type SourceProblem } from '../core/yaml/problems.ts'
 import { readAt } from '../install/archive/pieces.ts'
 import { isSystemError, toHostError } from '../install/files/errors.ts'
 import { pathTest } from '../install/files/extracted-tree.ts'
@@ -58,7 +60,8 @@ export interface GateFiles {
   /** Always set if there is a plan. */
   readonly slug: string | undefined
   readonly plan: SourceFile | undefined
-  readonly hostConfig: SourceFile | undefined
+  /** The host configs of any number of hosts. */
+  readonly hostConfigs: readonly SourceFile[]
   readonly keepPaths: readonly string[]
 }
 
@@ -98,7 +101,7 @@ export interface GateResult {
 
 /**
  * Checks a release as a deployment would, with the same code and the same error codes, but without a host. Checks the
- * plan and the host config, the signature, the pin, the archive, `plugin.yaml`, the version, and the files that the
+ * plan and each host config, the signature, the pin, the archive, `plugin.yaml`, the version, and the files that the
  * plan takes from the artifact. Only an extraction shows whether each file has its declared size and checksum.
  * Therefore, extracts the artifact into a private folder below the runner's temporary folder, and removes the folder at
  * the end. Never throws for a failed check: the result contains the error.
@@ -127,17 +130,49 @@ interface Gate {
   readonly facts: GateFacts
 }
 
+/**
+ * Makes all checks of the operator's files. Throws one error with the problems of all files. Returns the plan, or the
+ * default plan of the first host.
+ */
 async function checkFiles(files: GateFiles, { log, signal }: GateTools): Promise<ReadyArtifactPlan | undefined> {
-  const { slug, kind, plan, hostConfig } = files
   const slice = new TimeSlice(signal)
-  if (slug !== undefined && (plan ?? hostConfig) !== undefined) {
-    const ready = await slice.run(readyArtifactPlan({ slug, kind, plan, hostConfig }))
-    announceDefaultPlan(ready, log)
-    log.info(`The plan is valid: ${describeSequence(ready.steps)}`)
-    return ready
+  const checked: Collected<ReadyArtifactPlan | undefined>[] = []
+  for (const check of checksOf(files)) checked.push(await slice.run(collectProblemsSlowly(check)))
+  refuseProblems(checked.flatMap(({ problems }) => problems))
+  const plans = checked.flatMap(({ value }) => value ?? [])
+  announcePlans(plans, log)
+  return plans[0]
+}
+
+/** Returns a check for each host config, alone and against the plan, as the deployment to that host makes it. */
+function checksOf({ slug, kind, plan, hostConfigs }: GateFiles): Generator<void, ReadyArtifactPlan | undefined>[] {
+  if (slug === undefined) return hostConfigs.map(checkAlone)
+  if (hostConfigs.length > 0) return hostConfigs.map(hostConfig => readyArtifactPlan({ slug, kind, plan, hostConfig }))
+  return plan === undefined ? [] : [readyArtifactPlan({ slug, kind, plan, hostConfig: undefined })]
+}
+
+function* checkAlone({ text, path }: SourceFile): Generator<void, undefined> {
+  yield* parseHostConfigSlowly(text, path)
+}
+
+/** Throws if there are problems. A problem of the plan itself is found once for each host, but listed once. */
+function refuseProblems(problems: readonly SourceProblem[]): void {
+  if (problems.length === 0) return
+  const distinct = [...new Map(problems.map(problem => [JSON.stringify(problem), problem])).values()]
+  const isOfPlan = distinct.some(({ code }) => code === undefined)
+  throw isOfPlan ? new PlanError(distinct) : new HostConfigError(distinct)
+}
+
+/** Logs the plan, or each of the hosts' default plans once. */
+function announcePlans(plans: readonly ReadyArtifactPlan[], log: Log): void {
+  const announced = new Set<string | undefined>()
+  for (const plan of plans) {
+    const text = plan.defaultPlan?.text
+    if (announced.has(text)) continue
+    announced.add(text)
+    announceDefaultPlan(plan, log)
+    log.info(`The plan is valid: ${describeSequence(plan.steps)}`)
   }
-  if (hostConfig !== undefined) await slice.run(parseHostConfigSlowly(hostConfig.text, hostConfig.path))
-  return undefined
 }
 
 async function checkArtifact(gate: Gate): Promise<void> {

@@ -159,15 +159,14 @@ export class InputReader implements GivenInputs {
    * Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`.
    */
   hostFile(name: string, maxBytes: number): SourceFile | undefined {
-    const file = this.file(name, maxBytes)
-    const root = this.#projectRoot
-    if (file === undefined || root === undefined) return file
-    if (!leadsIntoRoot(resolve(this.#workspace, file.path), root)) return file
-    this.refuse(
-      name,
-      `names ${file.path}, which lies below project-root, where services and publishers may write: keep it in the repository, or in a directory such as /etc/hub-deploy`,
-    )
-    return undefined
+    return this.#readOutsideRoot(take(name), maxBytes)
+  }
+
+  /** Like `hostFile`, for an input that lists paths, one per line. Reads a path that is listed twice only once. */
+  hostFiles(name: string, maxBytes: number): SourceFile[] {
+    const lines = takeRaw(name).split(/\r\n|\r|\n/)
+    const paths = new Set(lines.map(line => line.trim()).filter(path => path !== ''))
+    return [...paths].flatMap(text => this.#readOutsideRoot({ name, text }, maxBytes) ?? [])
   }
 
   /** True if the input was read and has a problem. */
@@ -229,6 +228,18 @@ export class InputReader implements GivenInputs {
     if (parsed.success) return parsed.data
     const expected = parsed.error.issues[0]?.message ?? 'is malformed'
     this.refuse(name, `${expected}, but found "${cleanForeignText(withoutUserinfo(text), 100)}"`)
+    return undefined
+  }
+
+  #readOutsideRoot(input: TakenInput, maxBytes: number): SourceFile | undefined {
+    const file = this.#read(input, maxBytes)
+    const root = this.#projectRoot
+    if (file === undefined || root === undefined) return file
+    if (!leadsIntoRoot(resolve(this.#workspace, file.path), root)) return file
+    this.refuse(
+      input.name,
+      `names ${file.path}, which lies below project-root, where services and publishers may write: keep it in the repository, or in a directory such as /etc/hub-deploy`,
+    )
     return undefined
   }
 

@@ -55,6 +55,19 @@ describe('readVerifyInputs', () => {
     })
   }
 
+  it('reads each host config that it lists, one per line, once', () => {
+    const lines = '\n install.yaml \r\n\nno-such.yaml\ninstall.yaml\n'
+    const { request, problems } = readInputs({ ...PLAN, 'host-config': lines })
+    assert.deepEqual(
+      request.files.hostConfigs.map(({ path }) => path),
+      ['install.yaml'],
+    )
+    assert.match(
+      problems.map(({ message }) => message).join('\n'),
+      /^host-config names no-such\.yaml, which cannot .*$/,
+    )
+  })
+
   const incomplete: Record<string, [Record<string, string>, string[]]> = {
     'a plan without a slug': [{ 'install-plan': 'install.yaml' }, ['slug']],
     'a file and a plan without a slug': [{ ...FILE, 'install-plan': 'install.yaml' }, ['slug']],
@@ -216,7 +229,7 @@ describe('readVerifyInputs', () => {
       symlinkSync('host.yaml', join(folder, 'link.yaml'))
       const { request, problems } = readInputs({ ...PLAN, 'host-config': join(folder, 'link.yaml') })
       rmSync(folder, { recursive: true })
-      assert.deepEqual([request.files.hostConfig?.text, problems], ['version: 1\n', []])
+      assert.deepEqual([request.files.hostConfigs.map(({ text }) => text), problems], [['version: 1\n'], []])
     })
   })
 

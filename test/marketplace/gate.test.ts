@@ -16,9 +16,10 @@ import {
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeployError, type ErrorCode } from '../../src/core/errors.ts'
+import { SourceError } from '../../src/core/yaml/problems.ts'
 import { deployArtifact } from '../../src/marketplace/deploy.ts'
 import type { DeployRequest } from '../../src/marketplace/deployment.ts'
-import { checkRelease, type GateRequest, readLocalArtifact } from '../../src/marketplace/gate.ts'
+import { checkRelease, type GateFiles, type GateRequest, readLocalArtifact } from '../../src/marketplace/gate.ts'
 import { ACCEPTED_ZIPS } from '../archives/accepted-zips.ts'
 import { HOSTILE_LIMITS, HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
 import { buildZip, file, symlink } from '../archives/zip-builder.ts'
@@ -87,7 +88,11 @@ type Scene = Awaited<ReturnType<typeof scene>>
 /** The request to the gate for the same release. */
 function gateRequest({ asked }: Scene): GateRequest {
   const { slug, bases, apiKey } = asked
-  return { files: asked, artifact: { ...asked, source: { bases, slug, apiKey } } }
+  return { files: filesOf(asked), artifact: { ...asked, source: { bases, slug, apiKey } } }
+}
+
+function filesOf({ hostConfig, ...files }: DeployRequest): GateFiles {
+  return { ...files, hostConfigs: hostConfig === undefined ? [] : [hostConfig] }
 }
 
 /** The gate's code for a release, empty if it passes. The gate must leave nothing in the runner's folder. */
@@ -199,7 +204,7 @@ describe('the gate of a file', () => {
     writeFileSync(join(workspace, 'greeter.zip'), bytes)
     symlinkSync('greeter.zip', join(workspace, 'link.zip'))
     const source = { workspace, path: more.path ?? 'greeter.zip', signature: more.signature ?? signature }
-    const result = await checkRelease({ files: asked, artifact: { ...asked, source } }, tools)
+    const result = await checkRelease({ files: filesOf(asked), artifact: { ...asked, source } }, tools)
     assert.deepEqual(readdirSync(tools.runner.temporaryFolder), [])
     return result
   }
@@ -231,6 +236,58 @@ describe('the gate of a file', () => {
     const { error } = await checkFile(t, { signingSecret: 'another secret' })
     assert.match(error?.message ?? '', / not signed with this signing-secret, .* for this very file\. /)
     assert.doesNotMatch(error?.message ?? '', /api-key|hub/)
+  })
+})
+
+describe('the gate of several host configs', () => {
+  const RESTART = {
+    path: 'install.yaml',
+    text: `${PLUGIN_PLAN}  - {id: up, action: restart, plugin: greeter, depends_on: [files]}\n`,
+  }
+  const config = (name: string, text: string) => ({ path: `${name}.yaml`, text: `version: 1\n${text}` })
+  const good = (name: string) => config(name, 'supervisor: none\n')
+
+  async function checkFiles(t: TestContext, files: Partial<GateFiles>) {
+    const { asked, tools } = await scene(t, {})
+    const { facts, error } = await checkRelease({ files: { ...filesOf(asked), ...files }, artifact: undefined }, tools)
+    const found = error instanceof SourceError ? error.problems : []
+    const problems = found.map(({ file, line, message }) => `${file}:${line} ${message}`)
+    return { facts, code: error?.code, problems }
+  }
+
+  it('passes if each of them fits the plan', async t => {
+    const { facts, code } = await checkFiles(t, { plan: RESTART, hostConfigs: [good('app-1'), good('app-2')] })
+    assert.deepEqual([code, facts.steps], [undefined, 3])
+  })
+
+  it('names each file with a mistake, wherever it is in the list', async t => {
+    const bad = (name: string) => config(name, 'supervisor: magic\n')
+    const hostConfigs = [bad('app-1'), good('app-2'), bad('app-3')]
+    for (const files of [{ plan: RESTART }, { plan: undefined }, { plan: undefined, slug: undefined }]) {
+      const { code, problems } = await checkFiles(t, { ...files, hostConfigs })
+      assert.equal(code, 'invalid_host_config')
+      assert.deepEqual(
+        problems.map(problem => problem.split(' ')[0]),
+        ['app-1.yaml:2', 'app-3.yaml:2'],
+      )
+    }
+  })
+
+  it('names the host config that lacks what the plan needs', async t => {
+    const { code, problems } = await checkFiles(t, { plan: RESTART, hostConfigs: [good('app-1'), config('app-2', '')] })
+    assert.deepEqual([code, problems.length], ['invalid_plan', 1])
+    assert.match(problems[0] ?? '', /^install\.yaml:\d+ .* needs a supervisor .*, but app-2\.yaml has no such entry$/)
+  })
+
+  it('lists a mistake in the plan once, next to the mistakes in the host configs', async t => {
+    const plan = { ...RESTART, text: RESTART.text.replace('restart', 'retsart') }
+    const hostConfigs = [good('app-1'), good('app-2'), config('app-3', 'supervisr: none\n')]
+    const { code, problems } = await checkFiles(t, { plan, hostConfigs })
+    assert.equal(code, 'invalid_plan')
+    assert.deepEqual(
+      problems.map(problem => problem.split(':')[0]),
+      ['install.yaml', 'app-3.yaml'],
+    )
   })
 })
 

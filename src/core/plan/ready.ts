@@ -146,7 +146,7 @@ class NeedsCheck {
     if (slow === undefined) return READY
     const canRaise = stableFor(slow) < MAX_HEALTHCHECK_SECONDS
     const remedy = canRaise ? 'Raise the timeout, or lower stable_for' : 'Lower stable_for'
-    const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). ${remedy}`
+    const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in ${this.#hostConfig?.file} (plugins.${slow}.healthcheck). ${remedy}`
     return { type: 'refused', reason }
   }
 

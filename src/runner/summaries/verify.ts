@@ -1,10 +1,12 @@
 import type { DeployError } from '../../core/errors.ts'
-import { bytesInWords, cell, code, countInWords, table } from '../../core/text.ts'
+import { bytesInWords, cell, code, countInWords, listFirst, table } from '../../core/text.ts'
 import { SourceError } from '../../core/yaml/problems.ts'
 import type { Note } from '../log.ts'
 import { noteBlocks } from './deploy.ts'
 import { readingFailure } from './failure.ts'
 import type { Headline } from './outcome.ts'
+
+const MAX_NAMED_FILES = 10
 
 /** The subject that a release gate was asked to check. */
 export interface CheckedSubject {
@@ -21,7 +23,7 @@ export interface CheckedSubject {
   readonly pinned: string | undefined
   /** Paths of the operator's files. */
   readonly plan: string | undefined
-  readonly hostConfig: string | undefined
+  readonly hostConfigs: readonly string[]
 }
 
 /** The facts that the gate found. */
@@ -62,11 +64,11 @@ export function describeGate(subject: CheckedSubject, { facts, error }: CheckRes
 /** With these errors, even the subject of the check may be unknown. */
 const INPUT_ERRORS: ReadonlySet<string> = new Set(['missing_input', 'invalid_input'])
 
-function describeFiles({ plan, hostConfig }: CheckedSubject, error: DeployError | undefined): string {
+function describeFiles({ plan, hostConfigs }: CheckedSubject, error: DeployError | undefined): string {
   const isValid = error === undefined
   const wrong = error instanceof SourceError ? new Set(error.problems.map(({ file }) => file)) : undefined
-  const files = [plan, hostConfig].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path))
-  const named = files.join(' and ') || 'The inputs'
+  const files = [plan, ...hostConfigs].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path))
+  const named = listFirst(files, MAX_NAMED_FILES, files.length === 2 ? ' and ' : ', ') || 'The inputs'
   const verdict = isValid ? 'valid' : wrong === undefined ? 'not known to be valid' : 'not valid'
   return `${named} ${files.length === 1 ? 'is' : 'are'} ${verdict}; no artifact was checked`
 }
@@ -90,13 +92,29 @@ function factsOf(subject: CheckedSubject, { facts, error }: CheckResult): string
     ...artifactRows(subject, facts),
     ...(error?.code === 'digest_mismatch' ? [['Signature', 'valid, but the digest is not the pinned one']] : []),
     ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
-    ...(facts.steps === undefined ? [] : [['Plan', `${planName(subject)}, ${countInWords(facts.steps, 'step')}`]]),
-    ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),
+    ...(facts.steps === undefined ? [] : [planRow(subject, facts.steps)]),
+    ...(isVerified ? hostConfigRows(subject) : []),
   ]
 }
 
-function planName({ plan }: CheckedSubject): string {
-  return plan === undefined ? 'the default plan' : code(plan)
+function planRow({ plan, hostConfigs }: CheckedSubject, steps: number): string[] {
+  // The default plans of several hosts may differ.
+  if (plan === undefined && hostConfigs.length > 1) return ['Plan', 'the default plan of each host']
+  return ['Plan', `${plan === undefined ? 'the default plan' : code(plan)}, ${countInWords(steps, 'step')}`]
+}
+
+function hostConfigRows({ hostConfigs }: CheckedSubject): string[][] {
+  if (hostConfigs.length === 0) return []
+  const name = hostConfigs.length === 1 ? 'Host config' : 'Host configs'
+  return [
+    [
+      name,
+      listFirst(
+        hostConfigs.map(path => code(path)),
+        MAX_NAMED_FILES,
+      ),
+    ],
+  ]
 }
 
 function artifactRows({ from }: CheckedSubject, { sha256, size, repo }: CheckedFacts): string[][] {

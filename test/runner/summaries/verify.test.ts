@@ -12,7 +12,7 @@ const SUBJECT: CheckedSubject = {
   from: 'https://hub.example',
   pinned: undefined,
   plan: 'deploy/install.yaml',
-  hostConfig: undefined,
+  hostConfigs: [],
 }
 const FACTS: CheckedFacts = {
   version: '1.1.0',
@@ -42,6 +42,14 @@ describe('buildVerifySummary', () => {
 | Plan | <code>deploy/install.yaml</code>, 2 steps |
 `,
     )
+  })
+
+  it('lists the host configs, and does not say how many steps their default plans have', () => {
+    const hostConfigs = Array.from({ length: 12 }, (_, index) => `${index}.yaml`)
+    const subject = { ...SUBJECT, plan: undefined, hostConfigs }
+    const summary = buildVerifySummary(subject, { facts: FACTS, error: undefined })
+    assert.match(summary, /^\| Plan \| the default plan of each host \|$/m)
+    assert.match(summary, /^\| Host configs \| <code>0\.yaml<\/code>, .*, <code>9\.yaml<\/code> and 2 more \|$/m)
   })
 
   it('gives the source of a version that the artifact does not name', () => {
@@ -92,7 +100,7 @@ describe('buildVerifySummary', () => {
   it('has no table when nothing was fetched, and shows paths without giving them any effect', () => {
     const problems = [1, 2].map(line => ({ message: 'no <b>', file: 'a|b*.yaml', line, column: 1 }))
     const error = new SourceError('invalid_plan', 'The plan', problems)
-    const files = { plan: 'a|b*.yaml', hostConfig: 'valid.yaml' }
+    const files = { plan: 'a|b*.yaml', hostConfigs: ['valid.yaml'] }
     const subject = { ...SUBJECT, ...files, mode: 'none', name: 'greeter', from: undefined } as const
     const summary = buildVerifySummary(subject, { facts: {}, error })
     assert.match(summary, /^### ❌ a&#124;b&#42;\.yaml is not valid; no artifact was checked\n/)
