@@ -1,6 +1,6 @@
 import { z } from 'zod/mini'
 import { type DeployError, toDeployError } from '../core/errors.ts'
-import { kindSchema, slugSchema } from '../core/identifiers.ts'
+import { hostIdSchema, kindSchema, slugSchema } from '../core/identifiers.ts'
 import type { Log } from '../core/log.ts'
 import { countInWords, fitList, listFirst } from '../core/text.ts'
 import { compareHosts, type Fleet, hostsByVersion, outOfSync } from '../fleet/fleet.ts'
@@ -21,7 +21,7 @@ import {
   integerSchema,
 } from '../runner/inputs.ts'
 import { type ReadingStepEnd, runReadingStep, type StepTools } from '../runner/step.ts'
-import { buildFleetSummary, describeFleet } from '../runner/summaries/fleet.ts'
+import { buildFleetSummary, describeFleet, type FleetFacts } from '../runner/summaries/fleet.ts'
 
 export interface FleetInputs extends GivenInputs {
   /** Undefined if there are problems. */
@@ -80,6 +80,7 @@ function readQuestion(read: InputReader): Omit<FleetRequest, 'access'> {
     expectVersion: read.optional('expect-version', exactVersionSchema),
     expectHosts: read.optional('expect-hosts', hostIdsSchema),
     maxAgeMs: maxAgeHours === undefined ? undefined : maxAgeHours * HOUR_MS,
+    stoppedAt: read.optional('stopped-at', hostIdSchema),
     waitMs: waitSeconds * 1000,
   }
 }
@@ -96,9 +97,16 @@ async function askForFleet({ request, slug, ...inputs }: FleetInputs, tools: Ste
     return endOf(request, seen, tools)
   } catch (thrown) {
     const error = toDeployError(thrown)
-    const facts = { slug, fleet: undefined, error, isGate: true, notes: [], now: 0 }
-    return { outputs: UNKNOWN, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence }
+    const facts = { slug, fleet: undefined, error, isGate: true, stoppedAt: request?.stoppedAt, notes: [], now: 0 }
+    return endWith(facts, UNKNOWN, tools)
   }
+}
+
+/** Ends the step. A stopped rollout is annotated, because the error does not mention it. */
+function endWith(facts: FleetFacts, outputs: ReadingStepEnd['outputs'], { log }: StepTools): ReadingStepEnd {
+  const { sentence } = describeFleet(facts)
+  if (facts.stoppedAt !== undefined) log.warning(`${sentence}.`)
+  return { outputs, error: facts.error, summary: buildFleetSummary(facts), sentence }
 }
 
 /** The outputs of a step that learned nothing: an unknown fleet is not in sync. */
@@ -110,20 +118,21 @@ interface SeenFleet {
 }
 
 function endOf(
-  { access, expectVersion }: FleetRequest,
+  { access, expectVersion, stoppedAt }: FleetRequest,
   { fleet, error: failure }: SeenFleet,
-  { log, now }: StepTools,
+  tools: StepTools,
 ): ReadingStepEnd {
+  const { log, now } = tools
   const isGate = expectVersion !== undefined
   const error = failure ?? (fleet !== undefined && isGate && !fleet.inSync ? outOfSync(fleet, access) : undefined)
   const lists = fleet && buildLists(fleet)
   const notes = [...(fleet?.notes ?? []), ...(fleet === undefined ? [] : unsafeIn(fleet)), ...(lists?.cut ?? [])]
   for (const note of notes) log.notice(note)
   if (fleet !== undefined) logFleet(fleet, log)
-  const facts = { slug: access.slug, fleet, error, isGate, notes, now: now().getTime() }
+  const facts = { slug: access.slug, fleet, error, isGate, stoppedAt, notes, now: now().getTime() }
   const inSync = String(failure === undefined && fleet?.inSync === true)
   const outputs = { ...UNKNOWN, ...lists?.outputs, 'in-sync': inSync }
-  return { outputs, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence }
+  return endWith(facts, outputs, tools)
 }
 
 function logFleet({ reports }: Fleet, log: Log): void {

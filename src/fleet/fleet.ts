@@ -1,5 +1,5 @@
 import { DeploymentError } from '../core/errors.ts'
-import { cleanForeignText, countInWords, listFirst } from '../core/text.ts'
+import { cleanForeignText, countInWords, listFirst, listNames } from '../core/text.ts'
 import {
   compareVersions,
   isOlderVersion,
@@ -17,6 +17,8 @@ export interface FleetQuestion {
   readonly expectHosts: readonly string[] | undefined
   /** The age of a report, in milliseconds, after which its host counts as silent. */
   readonly maxAgeMs: number | undefined
+  /** The host at which a rollout of the expected version stopped, if it did. */
+  readonly stoppedAt: string | undefined
 }
 
 /**
@@ -32,6 +34,12 @@ export interface FleetHost {
   readonly standing: Standing
   /** Undefined if the host has never reported. */
   readonly report: HostReport | undefined
+  /**
+   * The host's last deployment, if the host needs one of the target version. `failed`: that deployment was of this
+   * version, or of the latest one, and did not succeed. `untouched`: there was none, or it was of another version.
+   * Undefined if the last report does not show which.
+   */
+  readonly attempt: 'failed' | 'untouched' | undefined
 }
 
 /** The hosts of a plugin or service at one moment. */
@@ -70,7 +78,7 @@ export function compareHosts(a: string, b: string): number {
 
 /** Judges each host at the time `now`, in milliseconds since 1970. */
 export function buildFleet(found: HostReports, question: FleetQuestion, now: number): Fleet {
-  const { expectHosts, expectVersion } = question
+  const { expectHosts, expectVersion, stoppedAt } = question
   const reports = found.reports.toSorted((a, b) => compareHosts(a.hostId, b.hostId))
   const byId = new Map(reports.map(report => [report.hostId, report]))
   const ids = expectHosts?.toSorted(compareHosts) ?? [...byId.keys()]
@@ -78,7 +86,9 @@ export function buildFleet(found: HostReports, question: FleetQuestion, now: num
   const target = expectVersion ?? newestVersion(asked, now)
   const hosts = ids.map(id => {
     const report = byId.get(id)
-    return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) }
+    const standing = standingOf(report, { target, maxAgeMs: question.maxAgeMs, now })
+    const attempt = id === stoppedAt ? 'failed' : attemptOf(report, target)
+    return { id, report, standing, attempt: needsDeployment(standing) ? attempt : undefined }
   })
   // Without a list of hosts, an unidentified host may be any host of the fleet.
   const unusable = expectHosts === undefined ? found.unusable : 0
@@ -111,6 +121,15 @@ function standingOf(
   return maxAgeMs !== undefined && isSilent(credibleTime(reportTimeOf(report), now), now - maxAgeMs)
     ? 'silent'
     : 'current'
+}
+
+function attemptOf(report: HostReport | undefined, target: string | undefined): FleetHost['attempt'] {
+  if (report === undefined) return 'untouched'
+  const { attempted, status } = report
+  if (attempted === null || target === undefined) return undefined
+  // A deployment that fails early reports the version as it was asked for.
+  if (attempted !== 'latest' && !isSameVersion(attempted, target)) return 'untouched'
+  return status === 'failed' || status === 'rolled_back' ? 'failed' : undefined
 }
 
 function isSilent(time: number | undefined, since: number): boolean {
@@ -192,12 +211,23 @@ function describeHosts(hosts: readonly FleetHost[], wanted: string): string {
   return `${wanted} is known to run on ${countInWords(there)} of ${all}, but not on ${nameHosts(behind)}.`
 }
 
-function remediesFor({ hosts, outdated, unsafe, unusable }: Fleet): string[] {
+/** Says at which host a rollout stopped, and how many hosts it left alone, in one sentence without its period. */
+export function describeStop(stoppedAt: string, { hosts }: Pick<Fleet, 'hosts'>): string {
+  const untouched = hosts.filter(({ attempt }) => attempt === 'untouched').length
+  return `Stopped at ${stoppedAt}; ${countInWords(untouched, 'host')} untouched`
+}
+
+function remediesFor({ hosts, outdated, unsafe, unusable, target }: Fleet): string[] {
+  const failed = hosts.flatMap(({ id, attempt }) => (attempt === 'failed' ? id : []))
   const unnamed = unsafe === 1 ? ['this host', 'it'] : ['these hosts', 'them']
   const [behind, them] = outdated.length > 0 ? ['the hosts in the output outdated', 'them'] : unnamed
   const isSilent = hosts.some(({ standing }) => standing === 'silent')
   return [
-    ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give ${them} more time with wait-seconds.`] : []),
+    ...(failed.length > 0
+      ? [`Correct the cause on ${listNames(failed)} before you deploy ${target} again.`]
+      : outdated.length + unsafe > 0
+        ? [`Deploy to ${behind}, or give ${them} more time with wait-seconds.`]
+        : []),
     ...(isSilent ? ['Find out why the silent hosts have no recent report, or raise max-age-hours.'] : []),
     ...(unusable > 0 ? ["Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts."] : []),
   ]

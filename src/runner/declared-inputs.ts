@@ -124,6 +124,7 @@ export const DECLARED_INPUTS = {
     'access-token',
     'expect-version',
     'expect-hosts',
+    'stopped-at',
     'wait-seconds',
     'max-age-hours',
     'ca-file',

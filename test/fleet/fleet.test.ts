@@ -1,13 +1,20 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { buildFleet, type Fleet, type FleetQuestion, hostsByVersion, outOfSync } from '../../src/fleet/fleet.ts'
+import {
+  buildFleet,
+  describeStop,
+  type Fleet,
+  type FleetQuestion,
+  hostsByVersion,
+  outOfSync,
+} from '../../src/fleet/fleet.ts'
 import { NOW, parsed, rowOf, SUBJECT } from './host-reports.ts'
 
 const DAY_MS = 86_400_000
 
 function fleetOf(rows: readonly unknown[], question: Partial<FleetQuestion> = {}): Fleet {
-  const whole = { expectVersion: undefined, expectHosts: undefined, maxAgeMs: undefined, ...question }
-  return buildFleet(parsed(rows), whole, NOW)
+  const none = { expectVersion: undefined, expectHosts: undefined, maxAgeMs: undefined, stoppedAt: undefined }
+  return buildFleet(parsed(rows), { ...none, ...question }, NOW)
 }
 
 function standings({ hosts }: Fleet): string[] {
@@ -140,6 +147,37 @@ describe('buildFleet', () => {
         expected,
       )
     }
+  })
+
+  const tried = (status: string, version = '2.0.0') => ({ status, version, running_version: '1.0.0' })
+  for (const [name, row, stoppedAt] of [
+    ['rolled the version back', rowOf('app-1', tried('rolled_back')), undefined],
+    ['failed to install the version', rowOf('app-1', tried('failed')), undefined],
+    ['failed before it knew the latest version', rowOf('app-1', tried('failed', 'latest')), undefined],
+    ['was rolled back by a rollout that stopped there', rowOf('app-1'), 'app-1'],
+  ] as const)
+    it(`does not advise to deploy a version again while a host ${name}`, () => {
+      const rows = [row, rowOf('app-2'), rowOf('app-3')]
+      const { message } = outOfSync(fleetOf(rows, { expectVersion: '2.0.0', stoppedAt }), SUBJECT)
+      assert.match(message, /\. Correct the cause on app-1 before you deploy 2\.0\.0 again\.$/)
+      assert.doesNotMatch(message, /Deploy to/)
+    })
+
+  it('counts as untouched by a stopped rollout only hosts without an attempt of its version', () => {
+    const rows = [
+      rowOf('app-1', tried('rolled_back')),
+      rowOf('app-2', { version: '2.0.0' }),
+      rowOf('app-3', tried('failed')),
+      rowOf('app-4', tried('failed', '3.0.0')),
+      rowOf('app-5', tried('in_progress')),
+      rowOf('app-6', { version: 'x y' }),
+      rowOf('app-7'),
+    ]
+    const expectHosts = ['app-1', 'app-2', 'app-3', 'app-4', 'app-5', 'app-6', 'app-7', 'app-8']
+    const fleet = fleetOf(rows, { expectVersion: '2.0.0', expectHosts, stoppedAt: 'app-1' })
+    const untouched = fleet.hosts.filter(({ attempt }) => attempt === 'untouched').map(({ id }) => id)
+    assert.deepEqual(untouched, ['app-4', 'app-7', 'app-8'])
+    assert.equal(describeStop('app-1', fleet), 'Stopped at app-1; 3 hosts untouched')
   })
 
   it('is not in sync if the hub knows no host', () => {

@@ -46,7 +46,13 @@ async function watchServer(
     accessToken: undefined,
     ...credentials,
   }
-  const question = { expectVersion: '2.0.0', expectHosts: undefined, maxAgeMs: undefined, waitMs: 100_000 }
+  const question = {
+    expectVersion: '2.0.0',
+    expectHosts: undefined,
+    maxAgeMs: undefined,
+    stoppedAt: undefined,
+    waitMs: 100_000,
+  }
   const tools = {
     wire,
     log,

@@ -4,6 +4,7 @@ import {
   compareHosts,
   countKnown,
   describeStanding,
+  describeStop,
   type Fleet,
   type FleetHost,
   hostsByVersion,
@@ -23,6 +24,8 @@ export interface FleetFacts {
   readonly slug: string | undefined
   /** Undefined if there was no usable answer about the fleet. */
   readonly fleet: Fleet | undefined
+  /** The host at which a rollout stopped, if it did. */
+  readonly stoppedAt: string | undefined
   /** The error that fails the step. */
   readonly error: DeployError | undefined
   /** True if the operator named the version that every host must run. */
@@ -33,8 +36,16 @@ export interface FleetFacts {
   readonly now: number
 }
 
-/** Describes what a fleet runs, in one line. */
-export function describeFleet({ slug, fleet, isGate }: FleetFacts): Headline {
+/** Describes what a fleet runs, or how far a stopped rollout got, in one line. */
+export function describeFleet(facts: FleetFacts): Headline {
+  const { fleet, stoppedAt } = facts
+  if (stoppedAt === undefined) return describeVersions(facts)
+  if (fleet !== undefined && !fleet.inSync) return { mark: '❌', sentence: describeStop(stoppedAt, fleet) }
+  const { sentence } = describeVersions(facts)
+  return { mark: '❌', sentence: `Stopped at ${stoppedAt}. ${sentence}` }
+}
+
+function describeVersions({ slug, fleet, isGate }: FleetFacts): Headline {
   if (fleet === undefined) {
     const subject = slug === undefined ? 'the hosts' : `the hosts of ${slug}`
     return { mark: '❌', sentence: `What runs on ${subject} is not known` }

@@ -1,5 +1,5 @@
 import type { DeployError } from '../../core/errors.ts'
-import { bytesInWords, cell, code, countInWords, listFirst, table } from '../../core/text.ts'
+import { bytesInWords, cell, code, countInWords, listAll, listFirst, table } from '../../core/text.ts'
 import { SourceError } from '../../core/yaml/problems.ts'
 import type { Note } from '../log.ts'
 import { noteBlocks } from './deploy.ts'
@@ -68,7 +68,7 @@ function describeFiles({ plan, hostConfigs }: CheckedSubject, error: DeployError
   const isValid = error === undefined
   const wrong = error instanceof SourceError ? new Set(error.problems.map(({ file }) => file)) : undefined
   const files = [plan, ...hostConfigs].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path))
-  const named = listFirst(files, MAX_NAMED_FILES, files.length === 2 ? ' and ' : ', ') || 'The inputs'
+  const named = (files.length > MAX_NAMED_FILES ? listFirst(files, MAX_NAMED_FILES) : listAll(files)) || 'The inputs'
   const verdict = isValid ? 'valid' : wrong === undefined ? 'not known to be valid' : 'not valid'
   return `${named} ${files.length === 1 ? 'is' : 'are'} ${verdict}; no artifact was checked`
 }
@@ -105,16 +105,8 @@ function planRow({ plan, hostConfigs }: CheckedSubject, steps: number): string[]
 
 function hostConfigRows({ hostConfigs }: CheckedSubject): string[][] {
   if (hostConfigs.length === 0) return []
-  const name = hostConfigs.length === 1 ? 'Host config' : 'Host configs'
-  return [
-    [
-      name,
-      listFirst(
-        hostConfigs.map(path => code(path)),
-        MAX_NAMED_FILES,
-      ),
-    ],
-  ]
+  const paths = hostConfigs.map(path => code(path))
+  return [[paths.length === 1 ? 'Host config' : 'Host configs', listFirst(paths, MAX_NAMED_FILES)]]
 }
 
 function artifactRows({ from }: CheckedSubject, { sha256, size, repo }: CheckedFacts): string[][] {

@@ -6,10 +6,15 @@ import { NOW, parsed, rowOf } from '../../fleet/host-reports.ts'
 
 const HOSTILE = 'x|y`z<img src=x onerror=alert(1)> [a](http://b) ::error:: ##[group] @team **b** \\| &lt;'
 
-function summaryOf(rows: readonly unknown[], expectVersion: string | undefined, expectHosts?: readonly string[]) {
-  const fleet = buildFleet(parsed(rows), { expectVersion, expectHosts, maxAgeMs: undefined }, NOW)
+function summaryOf(
+  rows: readonly unknown[],
+  expectVersion: string | undefined,
+  expectHosts?: readonly string[],
+  stoppedAt?: string,
+) {
+  const fleet = buildFleet(parsed(rows), { expectVersion, expectHosts, maxAgeMs: undefined, stoppedAt }, NOW)
   const isGate = expectVersion !== undefined
-  return buildFleetSummary({ slug: 'greeter', fleet, error: undefined, isGate, notes: [], now: NOW })
+  return buildFleetSummary({ slug: 'greeter', fleet, error: undefined, isGate, stoppedAt, notes: [], now: NOW })
 }
 
 describe('buildFleetSummary', () => {
@@ -39,12 +44,25 @@ describe('buildFleetSummary', () => {
   })
 
   it('names the slug of an unknown fleet only if the slug is known', () => {
-    const facts = { fleet: undefined, error: undefined, isGate: true, notes: [], now: NOW }
+    const facts = { fleet: undefined, error: undefined, isGate: true, stoppedAt: undefined, notes: [], now: NOW }
     for (const [slug, subject] of [
       ['greeter', 'the hosts of greeter'],
       [undefined, 'the hosts'],
     ] as const)
       assert.equal(describeFleet({ ...facts, slug }).sentence, `What runs on ${subject} is not known`)
+  })
+
+  it('says at which host a rollout stopped, whatever else is known', () => {
+    const facts = { slug: 'greeter', fleet: undefined, error: undefined, isGate: true, notes: [], now: NOW }
+    for (const [summary, sentence] of [
+      [summaryOf([rowOf('app-1'), rowOf('app-2')], '2.0.0', undefined, 'app-1'), 'Stopped at app-1; 1 host untouched'],
+      [summaryOf([rowOf('app-1')], '1.0.0', undefined, 'app-1'), 'Stopped at app-1. 1 host runs greeter 1.0.0'],
+      [
+        buildFleetSummary({ ...facts, stoppedAt: 'app-1' }),
+        'Stopped at app-1. What runs on the hosts of greeter is not known',
+      ],
+    ] as const)
+      assert.ok(summary.startsWith(`### ❌ ${sentence}\n`), summary)
   })
 
   it('names no version if the hub knows none', () => {
