@@ -112,10 +112,10 @@ export function outline({ jobs }: WorkflowResult): string[] {
   return jobs.map(({ id, host, result }) => `${id}${host === undefined ? '' : ` (${host})`}: ${result}`)
 }
 
-/** The outputs of the first step that set outputs in this job; without `job`, in any job. */
+/** The outputs of the first of our actions that ran in this job; without `job`, in any job. */
 export function outputsOf({ jobs }: WorkflowResult, job?: string): Record<string, string> {
   const steps = jobs.filter(({ id }) => job === undefined || id === job).flatMap(({ steps }) => steps)
-  return steps.find(({ outputs }) => Object.keys(outputs).length > 0)?.outputs ?? {}
+  return steps.find(({ outputs }) => 'error-code' in outputs)?.outputs ?? {}
 }
 
 function engineOptions({ repository, workflow, runners, references, folder, ...run }: WorkflowRun): string[] {

@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
+import http from 'node:http'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
 import { yankVersion } from '../../../hub/marketplace/catalogue.ts'
-import { whyLeftToCi } from '../../extent.ts'
-import { serve } from '../../net/loopback-server.ts'
-import { pluginFiles } from '../harness/stage.ts'
+import { missingTools, whyLeftToCi } from '../../extent.ts'
+import { temporaryDirectory } from '../../folders.ts'
+import { makeCertificate, serve, serveTls } from '../../net/loopback-server.ts'
+import { PLUGIN_PLAN, pluginFiles, SIGNING_SECRET, writeFiles } from '../harness/stage.ts'
 import { outline, outputsOf, type WorkflowResult, whyNoEngine } from './engine.ts'
-import { type FleetStage, openFleetStage } from './fleet-stage.ts'
+import { type FleetStage, HOSTS, openFleetStage } from './fleet-stage.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const ROLLOUT = parse(read('.github/workflows/rollout.yml'))
@@ -57,11 +60,70 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(await everythingIn(fleet), before)
   })
 
+  for (const [name, hosts, code, found] of [
+    ['the list of hosts is not JSON', 'app-2, app-9', undefined, /hosts must be a JSON list .* found app-2, app-9\./],
+    ['the third host has a bad config', '["app-2", "app-9"]', 'invalid_host_config', /file=deploy\/hosts\/app-9\.yaml/],
+    [
+      'the plan does not fit the third host',
+      '["app-2", "app-8"]',
+      'invalid_plan',
+      /but deploy\/hosts\/app-8\.yaml has no/,
+    ],
+    [
+      'the third host has no config',
+      '["app-2", "app-7"]',
+      'invalid_input',
+      /host-config names deploy\/hosts\/app-7\.yaml/,
+    ],
+  ] as const)
+    it(`touches no host when ${name}`, async t => {
+      const fleet = await openOldFleet(t)
+      await fleet.release('2.0.0')
+      fleet.write('deploy/hosts/app-9.yaml', 'version: 1\nsupervisr: none\n')
+      fleet.write('deploy/hosts/app-8.yaml', 'version: 1\n')
+      const before = await everythingIn(fleet)
+      const result = await rollOut(fleet, { caller: callerWith(hosts) })
+      assert.deepEqual([outline(result), result.exitCode], [['gate: failure'], 1], result.log)
+      assert.equal(outputsOf(result, 'gate')['error-code'], code)
+      assert.match(result.log, found)
+      assert.deepEqual(await everythingIn(fleet), before)
+    })
+
+  it('passes a private authority, kept paths and settings to every job, and no empty input', {
+    skip: missingTools('openssl'),
+  }, async t => {
+    const fleet = await openOldFleet(t)
+    const template = { 'greeter.env.template': 'GREETING=hello\n' }
+    await fleet.publish('2.0.0', { ...pluginFiles('2.0.0', { healthy: '' }), ...template })
+    const env = 'action: write_env, plugin: greeter, from: plugins/greeter/greeter.env.template'
+    fleet.write('deploy/install.yaml', `${PLUGIN_PLAN}  - {id: env, ${env}, depends_on: [files]}\n`)
+    const { url, cert } = await openPrivateHub(t, fleet)
+    fleet.write('deploy/ca.pem', cert)
+    for (const host of HOSTS) writeFiles(join(fleet.rootOf(host), 'plugins/greeter/uploads'), { photo: host })
+    const more = { 'ca-file': 'deploy/ca.pem', 'keep-paths': 'uploads', 'keep-snapshots': '', redeploy: '' }
+    const lines = Object.entries(more).map(([name, value]) => `      ${name}: '${value}'\n`)
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of the workflow
+    const settings = '      SETTINGS: ${{ secrets.GREETER_SETTINGS }}\n'
+    const caller = CALLER.replace('https://hub.example.com', url)
+      .replace('      canary:', `${lines.join('')}      canary:`)
+      .concat(settings)
+    const secrets = { HUB_API_KEY: fleet.apiKey, GREETER_SIGNING_SECRET: SIGNING_SECRET }
+    const result = await rollOut(fleet, { caller, secrets: { ...secrets, GREETER_SETTINGS: 'GREETING=good morning' } })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.deepEqual(fleet.versions(), ['2.0.0', '2.0.0'])
+    for (const host of HOSTS) {
+      const plugins = join(fleet.rootOf(host), 'plugins')
+      assert.equal(readFileSync(join(plugins, 'greeter/uploads/photo'), 'utf8'), host)
+      assert.match(readFileSync(join(plugins, 'greeter.env'), 'utf8'), /^GREETING=.*good morning/m)
+    }
+  })
+
   it('rolls an unhealthy canary back and touches no other host', async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0', 'broken')
+    fleet.write('deploy/hosts/app-9.yaml', 'version: 1\nsupervisor: none\n')
     const [canary, other] = [fleet.installedFiles('app-1'), fleet.files('app-2')]
-    const result = await rollOut(fleet)
+    const result = await rollOut(fleet, { caller: callerWith('["app-2", "app-9"]') })
     assert.deepEqual(outline(result), ['gate: success', 'canary: failure', 'fleet: failure'])
     const { outcome, 'error-code': code } = outputsOf(result, 'canary')
     assert.deepEqual([outcome, code], ['rolled_back', 'unhealthy'])
@@ -71,6 +133,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     const { 'error-code': fleetCode, versions = '' } = outputsOf(result, 'fleet')
     assert.equal(fleetCode, 'fleet_out_of_sync')
     assert.deepEqual(JSON.parse(versions), { '1.0.0': ['app-1', 'app-2'] })
+    assertStopped(result, 'Stopped at app-1; 2 hosts untouched')
   })
 
   it('rolls the canary back when it becomes unhealthy later, and touches no other host', {
@@ -89,6 +152,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
     assert.deepEqual([fleet.installedFiles('app-1'), fleet.files('app-2')], [canary, other])
     assert.deepEqual(await fleet.hosts(), ['app-1 1.0.0 success', 'app-2 1.0.0 success'])
+    assertStopped(result, 'Stopped at app-1; 1 host untouched')
   })
 
   it('leaves alone a canary on which an operator has installed the old version during the soak', {
@@ -120,6 +184,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.versions(), ['2.0.0', '1.0.0'])
     assert.deepEqual(fleet.installedFiles('app-2'), before)
     assert.deepEqual(await fleet.hosts(), ['app-1 2.0.0 success', 'app-2 2.0.0 rolled_back'])
+    assertStopped(result, 'Stopped at app-2; 0 hosts untouched')
   })
 
   it('stops when the canary is cancelled', { skip: ONLY_IN_CI }, async t => {
@@ -237,7 +302,118 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
   })
 })
 
+describe('the first step of rollout.yml', { skip: missingTools('bash') }, () => {
+  const [first] = ROLLOUT.jobs.gate.steps
+  const LIST = 'hosts must be a JSON list of up to 256 different host names (letters, digits, ".", "_", "-")'
+  const names = (count: number) => JSON.stringify(Array.from({ length: count }, (_, index) => `app-${index + 2}`))
+
+  /** Runs the step as a runner does. Returns its output and the paths of the host configs. */
+  function check(t: TestContext, env: Record<string, string>) {
+    const [script, output] = ['script', 'output'].map(name => join(temporaryDirectory(t), name)) as [string, string]
+    writeFileSync(script, first.run)
+    writeFileSync(output, '')
+    const given = {
+      CANARY: 'app-1',
+      HOSTS: '[]',
+      HOST_CONFIG: 'hosts/<host>.yaml',
+      SOAK_SECONDS: '60',
+      MAX_PARALLEL: '1',
+    }
+    const { status, stdout } = spawnSync('bash', ['--noprofile', '--norc', '-eo', 'pipefail', script], {
+      env: { PATH: process.env['PATH'], LC_ALL: first.env.LC_ALL, GITHUB_OUTPUT: output, ...given, ...env },
+      encoding: 'utf8',
+    })
+    return { status, stdout, paths: readFileSync(output, 'utf8').split('\n').slice(1, -2) }
+  }
+
+  const accepted: Record<string, [Record<string, string>, string[]]> = {
+    'an empty list': [{ HOSTS: ' [ ]\n' }, ['hosts/app-1.yaml']],
+    'a list on several lines': [
+      { HOSTS: '[\n  "app-2",\r\n\t"App_3.example"\n]\n' },
+      ['hosts/app-1.yaml', 'hosts/app-2.yaml', 'hosts/App_3.example.yaml'],
+    ],
+    'one host config for all': [{ HOSTS: '["app-2"]', HOST_CONFIG: 'host.yaml' }, ['host.yaml', 'host.yaml']],
+    'no host config': [{ HOSTS: '["app-2"]', HOST_CONFIG: '' }, ['', '']],
+  }
+  for (const [name, [env, paths]] of Object.entries(accepted))
+    it(`accepts ${name}`, t => assert.deepEqual(check(t, env), { status: 0, stdout: '', paths }))
+
+  it('accepts 256 hosts', t => assert.equal(check(t, { HOSTS: names(256) }).paths.length, 257))
+
+  const refused: Record<string, [Record<string, string>, string, string?]> = {
+    'no list': [{ HOSTS: '' }, 'nothing'],
+    'names without brackets': [{ HOSTS: 'app-2, app-3' }, 'app-2, app-3'],
+    'one name': [{ HOSTS: '"app-2"' }, '"app-2"'],
+    'single quotes': [{ HOSTS: "['app-2']" }, "['app-2']"],
+    'a list without commas': [{ HOSTS: '["app-2" "app-3"]' }, '["app-2" "app-3"]'],
+    'a comma too many': [{ HOSTS: '["app-2",]' }, '["app-2",]'],
+    'something after the list': [{ HOSTS: '["app-2"] ]' }, '["app-2"] ]'],
+    'an object': [{ HOSTS: '{"app-2": 1}' }, '{"app-2": 1}'],
+    numbers: [{ HOSTS: '[2]' }, '[2]'],
+    'a list in a list': [{ HOSTS: '[["app-2"]]' }, '[["app-2"]]'],
+    'an empty name': [{ HOSTS: '[""]' }, '[""]'],
+    'a name with a space': [{ HOSTS: '["app 2"]' }, '["app 2"]'],
+    'a name that leads elsewhere': [{ HOSTS: '["../app-2"]' }, '["../app-2"]'],
+    'the same name twice': [{ HOSTS: '["app-2", "app-3", "App-2"]' }, 'App-2 twice'],
+    'the canary': [{ HOSTS: '["app-2", "APP-1"]' }, 'the canary APP-1'],
+    'more hosts than a matrix has legs': [{ HOSTS: names(257) }, '257 names'],
+    'a command of the runner': [{ HOSTS: '100%\r\n::stop-commands::x' }, '100%25%0D%0A::stop-commands::x'],
+    'a canary with a comma': [{ CANARY: 'app-1,x' }, 'app-1,x', 'canary must be'],
+    'no canary': [{ CANARY: '' }, 'nothing', 'canary must be'],
+    'a negative soak': [{ SOAK_SECONDS: '-1' }, '-1', 'soak-seconds must be'],
+    'no parallel deployment': [{ MAX_PARALLEL: '0' }, '0', 'max-parallel must be'],
+  }
+  for (const [name, [env, found, expected = LIST]] of Object.entries(refused))
+    it(`refuses ${name}, in one sentence`, t => {
+      const { status, stdout, paths } = check(t, env)
+      assert.deepEqual([status, paths], [1, []])
+      assert.ok(stdout.startsWith(`::error title=invalid_input::${expected}`), stdout)
+      assert.ok(stdout.endsWith(`, but found ${found}.\n`), stdout)
+    })
+
+  it('gets every value through its environment', () => assert.doesNotMatch(first.run, /\$\{\{/))
+})
+
+/** The inputs of a deployment that the rollout itself decides. */
+const CHOSEN = ['artifact-sha256', 'host-id', 'dry-run', 'check-only']
+const SECRETS = new Map([
+  ['api-key', 'HUB_API_KEY'],
+  ['signing-secret', 'SIGNING_SECRET'],
+  ['plugin-secret-key', 'PLUGIN_SECRET_KEY'],
+  ['settings', 'SETTINGS'],
+])
+/** The gate checks all host configs, and a check asks for the version that the gate found and redeploys nothing. */
+const ELSEWHERE = ['gate host-config', 'health version', 'health redeploy']
+
 describe('the file rollout.yml', () => {
+  it('has every input of a deployment that it does not choose, with the same default', () => {
+    const { inputs, secrets } = ROLLOUT.on.workflow_call
+    const { inputs: declared } = parse(read('action.yml'))
+    for (const name of Object.keys(declared).filter(name => !CHOSEN.includes(name))) {
+      const { required = false, default: fallback = '' } = declared[name]
+      const secret = SECRETS.get(name)
+      const { description: _, ...own } = secret === undefined ? (inputs[name] ?? {}) : secrets[secret]
+      const value = required ? { required } : { default: fallback }
+      assert.deepEqual(own, secret === undefined ? { type: 'string', ...value } : { required }, name)
+    }
+  })
+
+  it('passes each of its inputs and secrets to every step whose action has it', () => {
+    const jobs = Object.entries<{ steps: { uses?: string; with?: Record<string, unknown> }[] }>(ROLLOUT.jobs)
+    const steps = jobs.flatMap(([job, { steps }]) => steps.map(step => ({ job, ...step })))
+    const missing = steps.flatMap(({ job, uses = '', with: given = {} }) => {
+      const [, folder = '.'] = /^OWNER\/hub-deploy(?:\/([a-z]+))?@/.exec(uses) ?? [undefined, undefined]
+      if (!uses.startsWith('OWNER/')) return []
+      return Object.keys(parse(read(`${folder}/action.yml`)).inputs).flatMap(name => {
+        const source = SECRETS.has(name) ? `secrets.${SECRETS.get(name)}` : `inputs.${name}`
+        const isOwn = SECRETS.has(name) || name in ROLLOUT.on.workflow_call.inputs
+        const isPassed = new RegExp(`\\b${source}(?![\\w-])`).test(String(given[name]))
+        return isOwn && !isPassed ? [`${job} ${name}`] : []
+      })
+    })
+    assert.deepEqual(missing, ELSEWHERE)
+  })
+
   it('asks only for permission to read the repository', () => {
     assert.deepEqual(ROLLOUT.permissions, { contents: 'read' })
     for (const job of Object.values<object>(ROLLOUT.jobs)) assert.ok(!('permissions' in job))
@@ -297,15 +473,45 @@ async function openOldFleet(t: TestContext): Promise<FleetStage> {
 interface Rollout {
   caller?: string
   version?: string
+  secrets?: Record<string, string>
 }
 
 async function rollOut(
   fleet: FleetStage,
-  { caller = CALLER, version = 'latest' }: Rollout = {},
+  { caller = CALLER, version = 'latest', ...run }: Rollout = {},
 ): Promise<WorkflowResult> {
-  const result = await fleet.run(caller, { payload: { inputs: { version } } })
+  const result = await fleet.run(caller, { payload: { inputs: { version } }, ...run })
   fleet.assertNoSecret(result)
   return result
+}
+
+function callerWith(hosts: string): string {
+  return CALLER.replace(/hosts: '.*'/, `hosts: '${hosts}'`)
+}
+
+/** Asserts that the fleet check says this, and does not advise to deploy the version again. */
+function assertStopped(result: WorkflowResult, sentence: string): void {
+  const steps = result.jobs.filter(({ id }) => id === 'fleet').flatMap(({ steps }) => steps)
+  const summary = steps.map(step => step.summary ?? '').join('')
+  assert.ok(summary.startsWith(`### ❌ ${sentence}\n`), summary)
+  assert.ok(result.log.includes(`::warning::${sentence}.`), result.log)
+  assert.match(summary, /Correct the cause on app-\d before you deploy 2\.0\.0 again\./)
+  assert.doesNotMatch(summary, /Deploy to/)
+}
+
+/** The hub's routes with TLS, under a certificate of an authority that no machine knows. */
+async function openPrivateHub(t: TestContext, { hub }: FleetStage): Promise<{ url: string; cert: string }> {
+  const certificate = makeCertificate()
+  assert.ok(certificate)
+  const { url } = await serveTls(t, certificate, (request, response) => {
+    const { method = 'GET', headers, url: path = '/' } = request
+    const asked = http.request(`${hub.url}${path}`, { method, headers }, answer => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers)
+      answer.pipe(response)
+    })
+    request.pipe(asked)
+  })
+  return { url, cert: certificate.cert }
 }
 
 /** The hosts' files and the hub's reports about them. */
