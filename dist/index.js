@@ -30966,7 +30966,7 @@ class NeedsCheck {
             return READY;
         const canRaise = stableFor(slow) < MAX_HEALTHCHECK_SECONDS;
         const remedy = canRaise ? 'Raise the timeout, or lower stable_for' : 'Lower stable_for';
-        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). ${remedy}`;
+        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in ${this.#hostConfig?.file} (plugins.${slow}.healthcheck). ${remedy}`;
         return { type: 'refused', reason };
     }
     #checkOf(id) {
@@ -39424,6 +39424,7 @@ const DECLARED_INPUTS = {
         'access-token',
         'expect-version',
         'expect-hosts',
+        'stopped-at',
         'wait-seconds',
         'max-age-hours',
         'ca-file',
@@ -39573,14 +39574,13 @@ class InputReader {
      * Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`.
      */
     hostFile(name, maxBytes) {
-        const file = this.file(name, maxBytes);
-        const root = this.#projectRoot;
-        if (file === undefined || root === undefined)
-            return file;
-        if (!leadsIntoRoot((0,external_node_path_namespaceObject.resolve)(this.#workspace, file.path), root))
-            return file;
-        this.refuse(name, `names ${file.path}, which lies below project-root, where services and publishers may write: keep it in the repository, or in a directory such as /etc/hub-deploy`);
-        return undefined;
+        return this.#readOutsideRoot(take(name), maxBytes);
+    }
+    /** Like `hostFile`, for an input that lists paths, one per line. Reads a path that is listed twice only once. */
+    hostFiles(name, maxBytes) {
+        const lines = takeRaw(name).split(/\r\n|\r|\n/);
+        const paths = new Set(lines.map(line => line.trim()).filter(path => path !== ''));
+        return [...paths].flatMap(text => this.#readOutsideRoot({ name, text }, maxBytes) ?? []);
     }
     /** True if the input was read and has a problem. */
     isRefused(name) {
@@ -39638,6 +39638,16 @@ class InputReader {
             return parsed.data;
         const expected = parsed.error.issues[0]?.message ?? 'is malformed';
         this.refuse(name, `${expected}, but found "${cleanForeignText(withoutUserinfo(text), 100)}"`);
+        return undefined;
+    }
+    #readOutsideRoot(input, maxBytes) {
+        const file = this.#read(input, maxBytes);
+        const root = this.#projectRoot;
+        if (file === undefined || root === undefined)
+            return file;
+        if (!leadsIntoRoot((0,external_node_path_namespaceObject.resolve)(this.#workspace, file.path), root))
+            return file;
+        this.refuse(input.name, `names ${file.path}, which lies below project-root, where services and publishers may write: keep it in the repository, or in a directory such as /etc/hub-deploy`);
         return undefined;
     }
     #read({ name, text: path }, maxBytes) {
@@ -42398,7 +42408,7 @@ function compareHosts(a, b) {
 }
 /** Judges each host at the time `now`, in milliseconds since 1970. */
 function buildFleet(found, question, now) {
-    const { expectHosts, expectVersion } = question;
+    const { expectHosts, expectVersion, stoppedAt } = question;
     const reports = found.reports.toSorted((a, b) => compareHosts(a.hostId, b.hostId));
     const byId = new Map(reports.map(report => [report.hostId, report]));
     const ids = expectHosts?.toSorted(compareHosts) ?? [...byId.keys()];
@@ -42406,7 +42416,9 @@ function buildFleet(found, question, now) {
     const target = expectVersion ?? newestVersion(asked, now);
     const hosts = ids.map(id => {
         const report = byId.get(id);
-        return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) };
+        const standing = standingOf(report, { target, maxAgeMs: question.maxAgeMs, now });
+        const attempt = id === stoppedAt ? 'failed' : attemptOf(report, target);
+        return { id, report, standing, attempt: needsDeployment(standing) ? attempt : undefined };
     });
     // Without a list of hosts, an unidentified host may be any host of the fleet.
     const unusable = expectHosts === undefined ? found.unusable : 0;
@@ -42440,6 +42452,17 @@ function standingOf(report, { target, maxAgeMs, now }) {
     return maxAgeMs !== undefined && isSilent(credibleTime(reportTimeOf(report), now), now - maxAgeMs)
         ? 'silent'
         : 'current';
+}
+function attemptOf(report, target) {
+    if (report === undefined)
+        return 'untouched';
+    const { attempted, status } = report;
+    if (attempted === null || target === undefined)
+        return undefined;
+    // A deployment that fails early reports the version as it was asked for.
+    if (attempted !== 'latest' && !isSameVersion(attempted, target))
+        return 'untouched';
+    return status === 'failed' || status === 'rolled_back' ? 'failed' : undefined;
 }
 function isSilent(time, since) {
     return time === undefined || time < since;
@@ -42516,12 +42539,22 @@ function describeHosts(hosts, wanted) {
         return `${hosts.length === 2 ? 'Neither' : 'None'} of the ${all} is known to run ${wanted}: ${nameHosts(behind)}.`;
     return `${wanted} is known to run on ${countInWords(there)} of ${all}, but not on ${nameHosts(behind)}.`;
 }
-function remediesFor({ hosts, outdated, unsafe, unusable }) {
+/** Says at which host a rollout stopped, and how many hosts it left alone, in one sentence without its period. */
+function describeStop(stoppedAt, { hosts }) {
+    const untouched = hosts.filter(({ attempt }) => attempt === 'untouched').length;
+    return `Stopped at ${stoppedAt}; ${countInWords(untouched, 'host')} untouched`;
+}
+function remediesFor({ hosts, outdated, unsafe, unusable, target }) {
+    const failed = hosts.flatMap(({ id, attempt }) => (attempt === 'failed' ? id : []));
     const unnamed = unsafe === 1 ? ['this host', 'it'] : ['these hosts', 'them'];
     const [behind, them] = outdated.length > 0 ? ['the hosts in the output outdated', 'them'] : unnamed;
     const isSilent = hosts.some(({ standing }) => standing === 'silent');
     return [
-        ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give ${them} more time with wait-seconds.`] : []),
+        ...(failed.length > 0
+            ? [`Correct the cause on ${listNames(failed)} before you deploy ${target} again.`]
+            : outdated.length + unsafe > 0
+                ? [`Deploy to ${behind}, or give ${them} more time with wait-seconds.`]
+                : []),
         ...(isSilent ? ['Find out why the silent hosts have no recent report, or raise max-age-hours.'] : []),
         ...(unusable > 0 ? ["Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts."] : []),
     ];
@@ -42675,8 +42708,17 @@ const MAX_VERSIONS = 20;
 const MAX_OTHERS = 20;
 const fleet_MAX_CELL_CHARS = 120;
 const [fleet_MINUTE_MS, HOUR_MS, fleet_DAY_MS] = [60_000, 3_600_000, 86_400_000];
-/** Describes what a fleet runs, in one line. */
-function describeFleet({ slug, fleet, isGate }) {
+/** Describes what a fleet runs, or how far a stopped rollout got, in one line. */
+function describeFleet(facts) {
+    const { fleet, stoppedAt } = facts;
+    if (stoppedAt === undefined)
+        return describeVersions(facts);
+    if (fleet !== undefined && !fleet.inSync)
+        return { mark: '\u274c', sentence: describeStop(stoppedAt, fleet) };
+    const { sentence } = describeVersions(facts);
+    return { mark: '\u274c', sentence: `Stopped at ${stoppedAt}. ${sentence}` };
+}
+function describeVersions({ slug, fleet, isGate }) {
     if (fleet === undefined) {
         const subject = slug === undefined ? 'the hosts' : `the hosts of ${slug}`;
         return { mark: '\u274c', sentence: `What runs on ${subject} is not known` };
@@ -42763,11 +42805,11 @@ function rowOf(host, now) {
     return [
         `${mark}${cellOf(id, fleet_MAX_CELL_CHARS)}`,
         cellOf(describeStanding(host), fleet_MAX_CELL_CHARS),
-        cellOf(attemptOf(host), fleet_MAX_CELL_CHARS),
+        cellOf(fleet_attemptOf(host), fleet_MAX_CELL_CHARS),
         report === undefined ? '' : ageOf(reportTimeOf(report), now),
     ];
 }
-function attemptOf({ report }) {
+function fleet_attemptOf({ report }) {
     if (report === undefined)
         return 'none';
     const { status, attempted, error } = report;
@@ -42852,6 +42894,7 @@ function readQuestion(read) {
         expectVersion: read.optional('expect-version', exactVersionSchema),
         expectHosts: read.optional('expect-hosts', hostIdsSchema),
         maxAgeMs: maxAgeHours === undefined ? undefined : maxAgeHours * fleet_HOUR_MS,
+        stoppedAt: read.optional('stopped-at', hostIdSchema),
         waitMs: waitSeconds * 1000,
     };
 }
@@ -42869,13 +42912,21 @@ async function askForFleet({ request, slug, ...inputs }, tools) {
     }
     catch (thrown) {
         const error = toDeployError(thrown);
-        const facts = { slug, fleet: undefined, error, isGate: true, notes: [], now: 0 };
-        return { outputs: UNKNOWN, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence };
+        const facts = { slug, fleet: undefined, error, isGate: true, stoppedAt: request?.stoppedAt, notes: [], now: 0 };
+        return endWith(facts, UNKNOWN, tools);
     }
+}
+/** Ends the step. A stopped rollout is annotated, because the error does not mention it. */
+function endWith(facts, outputs, { log }) {
+    const { sentence } = describeFleet(facts);
+    if (facts.stoppedAt !== undefined)
+        log.warning(`${sentence}.`);
+    return { outputs, error: facts.error, summary: buildFleetSummary(facts), sentence };
 }
 /** The outputs of a step that learned nothing: an unknown fleet is not in sync. */
 const UNKNOWN = { hosts: '', versions: '', 'in-sync': 'false', outdated: '' };
-function fleet_endOf({ access, expectVersion }, { fleet, error: failure }, { log, now }) {
+function fleet_endOf({ access, expectVersion, stoppedAt }, { fleet, error: failure }, tools) {
+    const { log, now } = tools;
     const isGate = expectVersion !== undefined;
     const error = failure ?? (fleet !== undefined && isGate && !fleet.inSync ? outOfSync(fleet, access) : undefined);
     const lists = fleet && buildLists(fleet);
@@ -42884,10 +42935,10 @@ function fleet_endOf({ access, expectVersion }, { fleet, error: failure }, { log
         log.notice(note);
     if (fleet !== undefined)
         logFleet(fleet, log);
-    const facts = { slug: access.slug, fleet, error, isGate, notes, now: now().getTime() };
+    const facts = { slug: access.slug, fleet, error, isGate, stoppedAt, notes, now: now().getTime() };
     const inSync = String(failure === undefined && fleet?.inSync === true);
     const outputs = { ...UNKNOWN, ...lists?.outputs, 'in-sync': inSync };
-    return { outputs, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence };
+    return endWith(facts, outputs, tools);
 }
 function logFleet({ reports }, log) {
     const versions = [...hostsByVersion(reports)];
@@ -47291,9 +47342,11 @@ function driftEntry({ shelf, id, row, drift }, room) {
 
 
 
+
+
 /**
  * Checks a release as a deployment would, with the same code and the same error codes, but without a host. Checks the
- * plan and the host config, the signature, the pin, the archive, `plugin.yaml`, the version, and the files that the
+ * plan and each host config, the signature, the pin, the archive, `plugin.yaml`, the version, and the files that the
  * plan takes from the artifact. Only an extraction shows whether each file has its declared size and checksum.
  * Therefore, extracts the artifact into a private folder below the runner's temporary folder, and removes the folder at
  * the end. Never throws for a failed check: the result contains the error.
@@ -47314,18 +47367,50 @@ async function checkRelease(request, tools) {
         return { facts, error: gate_causeOf(tools, error) };
     }
 }
+/**
+ * Makes all checks of the operator's files. Throws one error with the problems of all files. Returns the plan, or the
+ * default plan of the first host.
+ */
 async function checkFiles(files, { log, signal }) {
-    const { slug, kind, plan, hostConfig } = files;
     const slice = new TimeSlice(signal);
-    if (slug !== undefined && (plan ?? hostConfig) !== undefined) {
-        const ready = await slice.run(readyArtifactPlan({ slug, kind, plan, hostConfig }));
-        announceDefaultPlan(ready, log);
-        log.info(`The plan is valid: ${describeSequence(ready.steps)}`);
-        return ready;
+    const checked = [];
+    for (const check of gate_checksOf(files))
+        checked.push(await slice.run(collectProblemsSlowly(check)));
+    refuseProblems(checked.flatMap(({ problems }) => problems));
+    const plans = checked.flatMap(({ value }) => value ?? []);
+    announcePlans(plans, log);
+    return plans[0];
+}
+/** Returns a check for each host config, alone and against the plan, as the deployment to that host makes it. */
+function gate_checksOf({ slug, kind, plan, hostConfigs }) {
+    if (slug === undefined)
+        return hostConfigs.map(checkAlone);
+    if (hostConfigs.length > 0)
+        return hostConfigs.map(hostConfig => readyArtifactPlan({ slug, kind, plan, hostConfig }));
+    return plan === undefined ? [] : [readyArtifactPlan({ slug, kind, plan, hostConfig: undefined })];
+}
+function* checkAlone({ text, path }) {
+    yield* parseHostConfigSlowly(text, path);
+}
+/** Throws if there are problems. A problem of the plan itself is found once for each host, but listed once. */
+function refuseProblems(problems) {
+    if (problems.length === 0)
+        return;
+    const distinct = [...new Map(problems.map(problem => [JSON.stringify(problem), problem])).values()];
+    const isOfPlan = distinct.some(({ code }) => code === undefined);
+    throw isOfPlan ? new PlanError(distinct) : new HostConfigError(distinct);
+}
+/** Logs the plan, or each of the hosts' default plans once. */
+function announcePlans(plans, log) {
+    const announced = new Set();
+    for (const plan of plans) {
+        const text = plan.defaultPlan?.text;
+        if (announced.has(text))
+            continue;
+        announced.add(text);
+        announceDefaultPlan(plan, log);
+        log.info(`The plan is valid: ${describeSequence(plan.steps)}`);
     }
-    if (hostConfig !== undefined)
-        await slice.run(parseHostConfigSlowly(hostConfig.text, hostConfig.path));
-    return undefined;
 }
 async function checkArtifact(gate) {
     const { tools, facts } = gate;
@@ -47517,6 +47602,7 @@ function gate_unusable({ path }, found) {
 
 
 
+const MAX_NAMED_FILES = 10;
 /** Describes how a release gate ended, in one line. */
 function describeGate(subject, { facts, error }) {
     const { mode, name = 'the artifact', version } = subject;
@@ -47536,11 +47622,11 @@ function describeGate(subject, { facts, error }) {
 }
 /** With these errors, even the subject of the check may be unknown. */
 const INPUT_ERRORS = new Set(['missing_input', 'invalid_input']);
-function describeFiles({ plan, hostConfig }, error) {
+function describeFiles({ plan, hostConfigs }, error) {
     const isValid = error === undefined;
     const wrong = error instanceof SourceError ? new Set(error.problems.map(({ file }) => file)) : undefined;
-    const files = [plan, hostConfig].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path));
-    const named = files.join(' and ') || 'The inputs';
+    const files = [plan, ...hostConfigs].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path));
+    const named = (files.length > MAX_NAMED_FILES ? listFirst(files, MAX_NAMED_FILES) : listAll(files)) || 'The inputs';
     const verdict = isValid ? 'valid' : wrong === undefined ? 'not known to be valid' : 'not valid';
     return `${named} ${files.length === 1 ? 'is' : 'are'} ${verdict}; no artifact was checked`;
 }
@@ -47562,12 +47648,21 @@ function verify_factsOf(subject, { facts, error }) {
         ...artifactRows(subject, facts),
         ...(error?.code === 'digest_mismatch' ? [['Signature', 'valid, but the digest is not the pinned one']] : []),
         ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
-        ...(facts.steps === undefined ? [] : [['Plan', `${planName(subject)}, ${countInWords(facts.steps, 'step')}`]]),
-        ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),
+        ...(facts.steps === undefined ? [] : [planRow(subject, facts.steps)]),
+        ...(isVerified ? hostConfigRows(subject) : []),
     ];
 }
-function planName({ plan }) {
-    return plan === undefined ? 'the default plan' : code(plan);
+function planRow({ plan, hostConfigs }, steps) {
+    // The default plans of several hosts may differ.
+    if (plan === undefined && hostConfigs.length > 1)
+        return ['Plan', 'the default plan of each host'];
+    return ['Plan', `${plan === undefined ? 'the default plan' : code(plan)}, ${countInWords(steps, 'step')}`];
+}
+function hostConfigRows({ hostConfigs }) {
+    if (hostConfigs.length === 0)
+        return [];
+    const paths = hostConfigs.map(path => code(path));
+    return [[paths.length === 1 ? 'Host config' : 'Host configs', listFirst(paths, MAX_NAMED_FILES)]];
 }
 function artifactRows({ from }, { sha256, size, repo }) {
     if (sha256 === undefined || size === undefined)
@@ -47719,7 +47814,7 @@ function verify_readFiles(read, mode) {
         kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
         slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
         plan: read.hostFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
-        hostConfig: read.hostFile('host-config', OPERATOR_YAML_LIMITS.bytes),
+        hostConfigs: read.hostFiles('host-config', OPERATOR_YAML_LIMITS.bytes),
         keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     };
 }
@@ -47795,7 +47890,7 @@ function checkedSubjectOf({ mode, request: { files, artifact } }) {
         from: isFile ? source.path : source?.bases?.hub,
         pinned: artifact?.artifactSha256,
         plan: files.plan?.path,
-        hostConfig: files.hostConfig?.path,
+        hostConfigs: files.hostConfigs.map(({ path }) => path),
     };
 }
 
