@@ -114,3 +114,17 @@ export const OPERATOR_YAML_LIMITS: YamlLimits = { bytes: 256 * 1024, lexemes: 12
 export function isBelow(paths: readonly string[]): (path: string) => boolean {
   return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`))
 }
+
+/**
+ * Returns why a path cannot be a keep-path, as a predicate; undefined for a literal relative path. Other tools use the
+ * refused characters for something else.
+ */
+export function keepPathProblem(path: string): string | undefined {
+  const [found] = /["'`#;*?[\]\\]|\p{Cc}/u.exec(path) ?? []
+  if (found !== undefined)
+    return `contains ${JSON.stringify(found)}: no pattern, quote, comment or other separator is read`
+  const [mark] = /^(?:- |!|\/)/.exec(path) ?? []
+  if (mark !== undefined) return `begins with ${JSON.stringify(mark)}`
+  const part = path.split('/').find(name => name === '' || name === '.' || name === '..')
+  return part === undefined ? undefined : `has ${part === '' ? 'an empty part' : `the part ${JSON.stringify(part)}`}`
+}

@@ -121,7 +121,7 @@ function verifyReach(
 }
 
 function bindPlan(
-  { keepPaths, tools }: ProjectDeployment,
+  { request: { keepPaths }, tools }: ProjectDeployment,
   { manifest, ...project }: VerifiedProject,
   hostConfig: HostConfig | undefined,
 ): ReadyPlan<BoundProject> {
@@ -139,13 +139,13 @@ function bindPlan(
 
 /** Checks the templates in the parts that have just been fetched: `bindPlan` could not see their files. */
 function verifyFetched(
-  { keepPaths, tools }: ProjectDeployment,
+  { request, tools }: ProjectDeployment,
   { manifest, supplied }: PartSource,
   { steps }: BoundProject,
 ): void {
   const files = new Set([...supplied].flatMap(([place, { tree }]) => tree.files.map(({ path }) => `${place}/${path}`)))
   orRefusePlan({ manifest, tools }, () =>
-    verifyTemplates(steps, keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)),
+    verifyTemplates(steps, request.keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)),
   )
 }
 

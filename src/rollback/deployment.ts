@@ -1,10 +1,9 @@
 import type { Kind } from '../core/identifiers.ts'
 import type { Transitions } from '../core/state-machine.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
-import { type Layout, placeOf } from '../install/host/layout.ts'
-import { findInstalled, readHostRecord, readInstalled } from '../install/host/record.ts'
-import { type InstalledRow, snapshotsFrom } from '../install/host/rows.ts'
-import { uniteKeepPaths } from '../install/host/snapshots.ts'
+import { placeOf } from '../install/host/layout.ts'
+import { findInstalled, readInstalled } from '../install/host/record.ts'
+import type { InstalledRow } from '../install/host/rows.ts'
 import type { DeploymentFacts } from '../install/journal/facts.ts'
 import { newestProjectVersion } from '../install/reports/local-report.ts'
 import type { Links, Started, Subject } from '../install/run/contract.ts'
@@ -34,20 +33,6 @@ function subjectNames(subject: RollbackRequest['subject'] | undefined, slug: str
   return { contract: 'marketplace', kind, slug: slug ?? null, id }
 }
 
-/**
- * Returns the keep-paths that the installed version was installed with, and the kept paths of a project's removed
- * parts. They apply in addition to this run's `keep-paths`.
- */
-export function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
-  try {
-    const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths)
-    return uniteKeepPaths(installed, leftByRemovedParts(layout, request))
-  } catch {
-    // A later step reads the same record again and reports its problem.
-    return []
-  }
-}
-
 /** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
 function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: RollbackSubject): InstalledRow[] {
   const rows = readInstalled(layout)
@@ -55,14 +40,6 @@ function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject:
     return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId)
   const row = findInstalled(rows, placeOf(subject))
   return row === undefined ? [] : [row]
-}
-
-/** Returns the kept paths in the snapshots of a project's removed parts: these paths return with the parts. */
-function leftByRemovedParts(layout: Layout, { subject }: RollbackRequest): string[] {
-  if (subject.contract !== 'project') return []
-  const origin = { contract: subject.contract, slug: subject.projectId }
-  const snapshots = readHostRecord(layout).removed.flatMap(row => snapshotsFrom(row, origin))
-  return snapshots.flatMap(snapshot => snapshot.kept_paths ?? [])
 }
 
 export type RollbackState = 'pending' | 'finding_snapshots' | 'verifying_snapshots' | PlanState

@@ -65,7 +65,7 @@ export async function orderRollback(
 ): Promise<InstallOrder> {
   const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }))
   const { steps, skipped } = await readySteps(rollback, target, files)
-  const kept = parts.flatMap(part => withListed(rootOf(rollback, part), rollback.keepPaths))
+  const kept = parts.flatMap(part => withListed(rootOf(rollback, part), rollback.request.keepPaths))
   verifyTemplates(steps, kept, from => hasTemplate(rollback, parts, from))
   const { origin, removals } = target
   // The project's publisher has chosen the ids. As in a deployment, these ids must not reach other services.

@@ -6,13 +6,7 @@ import type { Flow } from '../install/run/run.ts'
 import type { InstallOrder, StepContext } from '../install/steps/context.ts'
 import { recordDriftOfKept } from '../install/steps/drift.ts'
 import { describeSequence, runSteps } from '../install/steps/run-steps.ts'
-import {
-  noteReplacedVersion,
-  ROLLBACK_TRANSITIONS,
-  type RollbackRequest,
-  type RunningRollback,
-  readKeepPaths,
-} from './deployment.ts'
+import { noteReplacedVersion, ROLLBACK_TRANSITIONS, type RollbackRequest, type RunningRollback } from './deployment.ts'
 import { orderRollback, type ParsedFiles, parseFiles, verifySnapshots } from './plan.ts'
 import { notInstalled } from './refusals.ts'
 import { findTarget } from './target.ts'
@@ -32,7 +26,6 @@ export async function rollBackVersion<Request extends RollbackRequest>(
     ...subject,
     transitions: ROLLBACK_TRANSITIONS,
     connect: () => ({ sender: subject.sender(request, tools) }),
-    recordedKeepPaths: readKeepPaths,
     flow: (rollback: RunningRollback) => new RollbackFlow(rollback),
   }
   return await runContract(contract, request, tools)

@@ -364,11 +364,11 @@ function keepInstalled({ layout }: RunningRollback, { place, returning }: Return
  * These files are not compared.
  */
 function takeRetained(
-  { layout, keepPaths }: RunningRollback,
+  { layout, keepPathsOf }: RunningRollback,
   { place, origin, returning }: Returning,
   retained: SnapshotRow,
 ): TargetPart {
-  const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths)
+  const allPaths = uniteKeepPaths(keepPathsOf(place), retained.keep_paths, retained.kept_paths)
   const previous = readPreviousInstall(layout, place)
   const newest = findLeftBehind(layout, { ...place, previous }, origin)
   const leftBehind = newest === join(snapshotsPath(layout, place), retained.name) ? undefined : newest

@@ -11,7 +11,7 @@ import {
   type SlugKeys,
 } from '../core/content/source.ts'
 import { ConfigError, errnoOf } from '../core/errors.ts'
-import { hostIdSchema, idSchema, MAX_PROJECT_ROOT_BYTES, versionSchema } from '../core/identifiers.ts'
+import { hostIdSchema, idSchema, keepPathProblem, MAX_PROJECT_ROOT_BYTES, versionSchema } from '../core/identifiers.ts'
 import { parseSettings, type Settings } from '../core/plan/settings.ts'
 import { cleanForeignText, SHORTEST_REDACTED } from '../core/text.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
@@ -513,14 +513,3 @@ export const keepPathsSchema = z
       return
     }
   })
-
-/** Returns why a path cannot be kept, as a predicate. Other tools use these characters for something else. */
-function keepPathProblem(path: string): string | undefined {
-  const [found] = /["'`#;*?[\]\\]|\p{Cc}/u.exec(path) ?? []
-  if (found !== undefined)
-    return `contains ${JSON.stringify(found)}: no pattern, quote, comment or other separator is read`
-  const [mark] = /^(?:- |!|\/)/.exec(path) ?? []
-  if (mark !== undefined) return `begins with ${JSON.stringify(mark)}`
-  const part = path.split('/').find(name => name === '' || name === '.' || name === '..')
-  return part === undefined ? undefined : `has ${part === '' ? 'an empty part' : `the part ${JSON.stringify(part)}`}`
-}

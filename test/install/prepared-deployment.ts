@@ -91,15 +91,15 @@ export function deploymentOf(
   more: { request?: Partial<HostRequest>; tools?: Partial<DeploymentTools>; clockMs?: () => number } = {},
 ): Deployment {
   const [request, tools] = [requestOf(layout, more.request), toolsOf(more.tools)]
-  const { keepPaths } = request
+  const keepPathsOf = () => request.keepPaths
   const drift = new DriftCheck({
     layout,
     log: tools.log,
-    keepPaths: () => keepPaths,
+    keepPathsOf,
     signal: tools.signal,
     ...(more.clockMs && { clockMs: more.clockMs }),
   })
-  return { request, tools, layout, keepPaths, record: newRecord(), drift }
+  return { request, tools, layout, keepPathsOf, record: newRecord(), drift }
 }
 
 /** The context of a plan's steps: an order without steps or parts, an open journal, and an empty staging folder. */

@@ -49,6 +49,7 @@ export interface PluginNeeds {
   readonly variables: readonly string[]
 }
 
+/** What the host runs if plugin.yaml names no `entry_point`. */
 export const DEFAULT_ENTRY_POINT = 'src/main.py'
 const DEFAULT_ENV_FILE = '.env'
 /** The files that describe a plugin: none of them can be its settings. */

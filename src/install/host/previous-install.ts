@@ -1,11 +1,11 @@
-import { join } from 'node:path'
-import { parsePluginYaml } from '../../core/content/plugin-yaml.ts'
+import { join, posix } from 'node:path'
+import { DEFAULT_ENTRY_POINT, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
 import { DeploymentError } from '../../core/errors.ts'
-import { PLUGIN_YAML_LIMITS, versionSchema } from '../../core/identifiers.ts'
+import { isBelow, keepPathProblem, PLUGIN_YAML_LIMITS, versionSchema } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
 import type { InstalledState } from '../../core/trust/versions.ts'
 import { readSmallFileSync } from '../files/open.ts'
-import { isSamePath } from '../files/spelling.ts'
+import { asListed, isSamePath } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import {
   installPath,
@@ -21,6 +21,7 @@ import {
 import { knownDirectories } from './plugins-directory.ts'
 import { findInstalled, readHostRecord } from './record.ts'
 import { type InstalledRow, isFrom, type Origin, type RemovedRow, type SnapshotRow, snapshotsFrom } from './rows.ts'
+import { presentPaths } from './snapshots.ts'
 import { findRealDirectory } from './switchable.ts'
 
 /** The state of a part before a deployment changes anything. */
@@ -74,9 +75,65 @@ export function versionsFrom({ installed }: PreviousInstall, origin: Origin): (I
  */
 export function findLeftBehind(layout: Layout, part: ReplacingPart, origin: Origin): string | undefined {
   const row = part.previous.installed ?? part.previous.removed
-  if (row === undefined || pathExistsSync(installPath(layout, part))) return undefined
-  const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined)
+  const newest = pathExistsSync(installPath(layout, part)) ? undefined : newestWithKept(row, origin)
   return newest && join(snapshotsPath(layout, part), newest.name)
+}
+
+function newestWithKept(row: RemovedRow | undefined, origin: Origin): SnapshotRow | undefined {
+  return row && snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined)
+}
+
+/** The paths that a run names itself, and the origin whose snapshots it may use, if any. */
+interface Keeping {
+  readonly named: readonly string[]
+  readonly origin?: Origin | undefined
+}
+
+/**
+ * Returns the paths, as the host lists them, that the last deployment of a part kept, that still exist, and that are
+ * not at or below a path that this run names. These paths stay. For a part whose directory is gone, they are the kept
+ * paths in the snapshot that `findLeftBehind` finds.
+ *
+ * What runs must come from the artifact, whatever a record below the project root says. So this function leaves out
+ * every path that is not a valid keep-path, a plugin's entry point with all directories above it, and bytecode caches.
+ * Returns nothing if the host cannot be read: a later step reads the same files and reports the problem.
+ */
+export function findStickyPaths(layout: Layout, place: Place, { named, origin }: Keeping): string[] {
+  try {
+    const record = readHostRecord(layout)
+    const [installed, removed] = [findInstalled(record.installed, place), findInstalled(record.removed, place)]
+    const path = installPath(layout, place)
+    if (pathExistsSync(path)) return stickyIn(path, place, { recorded: installed?.keep_paths ?? [], named })
+    const left = origin && newestWithKept(installed ?? removed, origin)
+    const root = left && join(snapshotsPath(layout, place), left.name)
+    return root === undefined ? [] : stickyIn(root, place, { recorded: left?.kept_paths ?? [], named })
+  } catch {
+    return []
+  }
+}
+
+function stickyIn(
+  root: string,
+  { shelf }: Place,
+  { recorded, named }: Pick<Keeping, 'named'> & { readonly recorded: readonly string[] },
+): string[] {
+  const isNamed = isBelow(named)
+  const valid = recorded.filter(path => keepPathProblem(path) === undefined && !isNamed(path))
+  // Most runs name all these paths, and do not need to read plugin.yaml.
+  const present = valid.length === 0 ? [] : presentPaths(root, valid)
+  const entryPoint = present.length > 0 && shelf === 'plugins' ? asListed(root, readEntryPoint(root)) : ''
+  return present.filter(
+    path => !isNamed(path) && !isBelow([path])(entryPoint) && !path.split('/').includes('__pycache__'),
+  )
+}
+
+function readEntryPoint(root: string): string {
+  try {
+    const text = readSmallFileSync(join(root, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes)
+    return posix.normalize((text && parsePluginYaml(text).entryPoint) || DEFAULT_ENTRY_POINT)
+  } catch {
+    return DEFAULT_ENTRY_POINT
+  }
 }
 
 /**

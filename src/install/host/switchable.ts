@@ -16,7 +16,7 @@ const OVERLAY_MAGIC = 0x794c7630
 /** A host, and the paths that a deployment must keep there. */
 export interface SwitchingHost {
   readonly layout: Layout
-  readonly keepPaths: readonly string[]
+  keepPathsOf(place: Place): readonly string[]
 }
 
 /**
@@ -25,8 +25,8 @@ export interface SwitchingHost {
  *
  * Throws DeploymentError `unsafe_host`, which says what to do.
  */
-export function requireSwitchable({ layout, keepPaths }: SwitchingHost, place: Place): void {
-  requireMovableTree(layout, { root: installPath(layout, place), keepPaths })
+export function requireSwitchable({ layout, keepPathsOf }: SwitchingHost, place: Place): void {
+  requireMovableTree(layout, { root: installPath(layout, place), keepPaths: keepPathsOf(place) })
 }
 
 /**

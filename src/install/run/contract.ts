@@ -2,7 +2,6 @@ import { statSync } from 'node:fs'
 import type { DeployError } from '../../core/errors.ts'
 import type { Transitions } from '../../core/state-machine.ts'
 import { asSentence } from '../../core/text.ts'
-import type { Layout } from '../host/layout.ts'
 import { UntouchableHostError } from '../host/ownership.ts'
 import { checkRoot, prepareHost } from '../host/readiness.ts'
 import { buildEnd, type DeploymentEnd, type DeploymentFacts } from '../journal/facts.ts'
@@ -48,8 +47,6 @@ export interface Contract<Request extends HostRequest, State extends string, Con
   extends Subject<Request> {
   readonly transitions: Transitions<State | 'pending'>
   connect(request: Request, tools: DeploymentTools): Connected
-  /** Returns the keep-paths that the host's record adds to those of the request. */
-  recordedKeepPaths?(layout: Layout, request: Request): readonly string[]
   flow(deployment: Started<Request, State, Connected>): Flow<Checked>
 }
 
@@ -100,7 +97,6 @@ export function startContract<Request extends HostRequest, State extends string,
     transitions: contract.transitions,
     facts: factsOf(contract, request, tools),
     sender: connected.sender,
-    recordedKeepPaths: layout => contract.recordedKeepPaths?.(layout, request) ?? [],
   })
   return Object.assign(deployment, connected, { request })
 }

@@ -7,8 +7,9 @@ import { bytesInWords } from '../../core/text.ts'
 import type { Wire } from '../../net/wire.ts'
 import type { Grace } from '../files/child-process.ts'
 import { hearSignals } from '../files/time-slice.ts'
-import { type Layout, layoutOf } from '../host/layout.ts'
-import { uniteKeepPaths } from '../host/snapshots.ts'
+import { layoutOf, type Place, placeName } from '../host/layout.ts'
+import { findStickyPaths } from '../host/previous-install.ts'
+import type { Origin } from '../host/rows.ts'
 import { buildEnd, type DeploymentFacts, flowOf } from '../journal/facts.ts'
 import type { Flows, HostContext } from '../reports/host.ts'
 import { buildLocalReport, type LocalReport, notSent, readRunningVersion } from '../reports/local-report.ts'
@@ -77,21 +78,27 @@ export interface DeploymentStart<State extends string> {
   facts: DeploymentFacts
   /** Undefined if there is no hub to report to. */
   sender: ReportSender | undefined
-  /** Returns the keep-paths that the host's record adds to those of the request. */
-  recordedKeepPaths?(layout: Layout): readonly string[]
 }
 
 export function startDeployment<State extends string>(
   request: HostRequest,
   tools: DeploymentTools,
-  { transitions, facts, sender, recordedKeepPaths }: DeploymentStart<State>,
+  { transitions, facts, sender }: DeploymentStart<State>,
 ): RunningDeployment<State> {
   const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
   const host = hostContextOf(tools, { ...request, sender, ids: () => idsIn(facts, record.facts) })
   tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)])
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
-  let { keepPaths } = request
+  const kept = new Map<string, readonly string[]>()
+  const keepPathsOf = (part: Place): readonly string[] => {
+    const known = kept.get(placeName(part)) ?? [
+      ...request.keepPaths,
+      ...findStickyPaths(host.layout, part, { named: request.keepPaths, origin: originIn(record.facts) }),
+    ]
+    kept.set(placeName(part), known)
+    return known
+  }
   const interrupted = (): LocalReport => reportKilled({ record, machine, found: running }, tools.now())
   return {
     request,
@@ -99,10 +106,8 @@ export function startDeployment<State extends string>(
     layout: host.layout,
     record,
     host,
-    drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
-    get keepPaths() {
-      return keepPaths
-    },
+    drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPathsOf, signal: tools.signal }),
+    keepPathsOf,
     get state() {
       return machine.current
     },
@@ -116,7 +121,7 @@ export function startDeployment<State extends string>(
     },
     noteRunning() {
       running = readRunningVersion(host.layout, record.facts)
-      keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths)
+      kept.clear()
       return interrupted()
     },
   }
@@ -129,6 +134,11 @@ export function startDeployment<State extends string>(
 function logState(log: Log, state: string, next: readonly string[]): void {
   if (next.length === 0) log.end()
   else log.group(state, next.includes('rolled_back') ? 'at once' : undefined)
+}
+
+/** Undefined for a rollback that names no slug. */
+function originIn({ contract, slug }: DeploymentFacts): Origin | undefined {
+  return slug === null ? undefined : { contract, slug }
 }
 
 /** How far a run has progressed. */

@@ -23,6 +23,7 @@ import {
 import { recordDrift, warnOfDrift } from '../steps/drift.ts'
 import { announceIdleSteps, findIdleSteps, missingSettings } from '../steps/idle.ts'
 import { warnOfSkipped } from '../steps/loading.ts'
+import { announceStickyPaths } from '../steps/snapshot.ts'
 import { compareTree } from '../trees/compare.ts'
 import { itemsOf, type RecordedItem, readTreeRecord } from '../trees/record.ts'
 import type { RunningDeployment } from './deployment.ts'
@@ -59,6 +60,7 @@ async function findChanges(
     const order = await prepare(folder)
     // Another run may have begun to change the host while this run was fetching.
     if (!isAnnounced) await announceRecovery(deployment)
+    announceStickyPaths(deployment, order)
     const { parts, removals } = order
     warnOfSkipped({ deployment, order })
     await recordDrift(deployment, [...parts, ...removals])

@@ -13,6 +13,7 @@ import type { RunResult } from '../reports/result.ts'
 import type { InstallOrder, StepContext } from '../steps/context.ts'
 import { noticeSettings } from '../steps/idle.ts'
 import { warnOfSkipped } from '../steps/loading.ts'
+import { announceStickyPaths } from '../steps/snapshot.ts'
 import { announceRemoved } from '../steps/switch.ts'
 import { type RunEnd, rollBack } from '../transaction/rollback.ts'
 import type { RunningDeployment, TerminalState } from './deployment.ts'
@@ -50,6 +51,7 @@ export async function runLocked<Checked>(
   let ending: RunEnd
   try {
     const order = await flow.prepare(checked, session.stagingFolder)
+    announceStickyPaths(deployment, order)
     const context = session.stepContext(order)
     noticeSettings(context)
     warnOfSkipped(context)
@@ -143,7 +145,7 @@ async function rollBackRun(
   { transaction, stagingFolder }: HostSession,
   thrown: DeployError,
 ): Promise<RunEnd> {
-  const { layout, tools, keepPaths, record } = deployment
+  const { layout, tools, request, record } = deployment
   if (deployment.state !== 'pending') tools.log.did('failed')
   if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
   const { rollback, outcome, ...left } = await rollBack({
@@ -151,7 +153,7 @@ async function rollBackRun(
     log: tools.log,
     grace: tools.grace,
     places: transaction.places,
-    keepPaths,
+    keepPaths: request.keepPaths,
     stagingFolder,
     byContent: false,
     of: record.facts,

@@ -114,14 +114,14 @@ export interface HostSession {
  * happens to this run, its post step or another run can undo its changes and report it. Throws file system errors.
  */
 export async function openSession(deployment: RunningDeployment): Promise<HostSession> {
-  const { host, record, keepPaths } = deployment
+  const { host, record, request } = deployment
   const { layout, log } = host
   const { deployment_id: id } = record.facts
   const stagingFolder = stagingPath(layout, id)
   mkdirSync(stagingFolder, { mode: 0o700 })
   const journal = await record.startJournal(
     { path: layout.journal, redact: host.secrets.redact },
-    { reportAddress: host.sender?.address ?? null, keepPaths },
+    { reportAddress: host.sender?.address ?? null, keepPaths: request.keepPaths },
   )
   const transaction = beginTransaction({ root: layout.root, journal, log })
   return {

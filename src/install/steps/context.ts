@@ -110,10 +110,11 @@ export function environmentOf(pluginYaml: PluginYaml | undefined): PartEnvironme
 
 /** Returns the paths in a part that belong to the host: keep-paths, and the settings that its framework injects. */
 export function keptIn(
-  { keepPaths }: Pick<Deployment, 'keepPaths'>,
-  { environment }: Place & { readonly environment?: PartEnvironment },
+  { keepPathsOf }: Pick<Deployment, 'keepPathsOf'>,
+  part: Place & { readonly environment?: PartEnvironment },
 ): readonly string[] {
-  return uniteKeepPaths(keepPaths, environment?.envFile === undefined ? [] : [environment.envFile])
+  const { environment } = part
+  return uniteKeepPaths(keepPathsOf(part), environment?.envFile === undefined ? [] : [environment.envFile])
 }
 
 interface AnyPart extends ReplacingPart {

@@ -146,9 +146,9 @@ export async function findIntactTree(
   { origin, sha256 }: VerifiedSource,
 ): Promise<IntactTree | undefined> {
   if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin)) return undefined
-  const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
   const { shelf, id, directory } = part
   const place = { shelf, id, directory }
+  const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
   if (find === undefined || !(await isTreeIntact(deployment, place))) return undefined
   const bare = { place, identity: identityOf(installed), find, pluginYaml: undefined }
   const tree = shelf === 'plugins' ? await withPluginYaml(deployment, place, bare) : bare
@@ -250,7 +250,8 @@ async function withPluginYaml(
   place: Place,
   tree: IntactTree,
 ): Promise<IntactTree | undefined> {
-  const { layout, request, tools, keepPaths } = deployment
+  const { layout, request, tools } = deployment
+  const keepPaths = deployment.keepPathsOf(place)
   const installed = installPath(layout, place)
   // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
   if (withListed(installed, keepPaths).includes(PLUGIN_YAML)) return undefined

@@ -1,20 +1,38 @@
 import { dirname, join, relative } from 'node:path'
-import { DeploymentError } from '../../core/errors.ts'
+import { ConfigError, DeploymentError } from '../../core/errors.ts'
+import { isBelow } from '../../core/identifiers.ts'
 import { listNames } from '../../core/text.ts'
 import { justAppeared, type PlannedMove } from '../changes/move.ts'
 import { makeOpenDirectorySync, makePrivateDirectories, syncDirectory } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
+import { withListed } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placeName, placePath, snapshotsPath } from '../host/layout.ts'
 import { findInstalled, readHostRecord, readInstalled } from '../host/record.ts'
-import { dropShipped, findKeptPaths, nextSnapshotName } from '../host/snapshots.ts'
+import { dropShipped, findKeptPaths, nextSnapshotName, uniteKeepPaths } from '../host/snapshots.ts'
 import { requireMovableTree, requireSwitchable } from '../host/switchable.ts'
 import type { Deployment } from '../transaction/record.ts'
 import { describeTree, findStrayCaches, type TreeDifference } from '../trees/compare.ts'
 import { compareRecorded, isAsRetained, isModified, isOnlyAdded, isSameDifference, noteDrift } from '../trees/drift.ts'
-import { identityOf, readTreeRecord, type TreeIdentity, writeTreeRecord } from '../trees/record.ts'
-import { keptIn, type NewPart, type RetainedPart, type ReturningPart, type StepContext } from './context.ts'
+import {
+  identityOf,
+  itemsOf,
+  type RecordedItem,
+  readTreeRecord,
+  type TreeIdentity,
+  writeTreeRecord,
+} from '../trees/record.ts'
+import {
+  type InstallOrder,
+  keptIn,
+  type NewPart,
+  type Part,
+  type RetainedPart,
+  type ReturningPart,
+  type StepContext,
+} from './context.ts'
 import { recordDrift } from './drift.ts'
+import { treePathOf } from './settings.ts'
 
 /**
  * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. First moves two things
@@ -152,7 +170,7 @@ export async function nextSnapshot(
   version: string | null,
 ): Promise<NextSnapshot> {
   const { layout } = deployment
-  requireSwitchable({ layout, keepPaths: keptIn(deployment, place) }, place)
+  requireSwitchable({ layout, keepPathsOf: () => keptIn(deployment, place) }, place)
   const folder = snapshotsPath(layout, place)
   const { installed, removed } = readHostRecord(layout)
   // A snapshot that this deployment restores has left the folder, but its name is still recorded.
@@ -281,6 +299,46 @@ async function makeParents(staged: string, path: string): Promise<void> {
     makeOpenDirectorySync(parent)
     await syncDirectory(dirname(parent))
   }
+}
+
+/**
+ * Warns, in one line, of the paths that stay although `keep-paths` does not name them (see `findStickyPaths`). Throws
+ * ConfigError `invalid_input` if a version has files of its own at or below such a path: either the files or the host's
+ * copy could be what the operator wants there. Call this function before anything is switched.
+ */
+export function announceStickyPaths(deployment: Deployment, { parts }: Pick<InstallOrder, 'parts'>): void {
+  const { layout, request, tools } = deployment
+  const staying = parts.flatMap(part => {
+    const named = uniteKeepPaths(
+      request.keepPaths,
+      part.environment.envFile === undefined ? [] : [part.environment.envFile],
+    )
+    const paths = deployment.keepPathsOf(part).filter(path => !named.includes(path))
+    if (paths.length > 0) requireNotShipped(layout, part, paths)
+    return paths.map(path => `${placePath(part)}/${path}`)
+  })
+  if (staying.length === 0) return
+  tools.log.warning(
+    `keep-paths does not name ${listNames(staying)}, but the last deployment kept this, so it stays on the host. If you need it, add it to keep-paths; if not, remove it by hand.`,
+  )
+}
+
+function requireNotShipped(layout: Layout, part: Part, paths: readonly string[]): void {
+  for (const path of paths) {
+    const isKept = isBelow(withListed(treePathOf(layout, part), [path]))
+    for (const { path: shipped } of itemsOfPart(layout, part)) {
+      if (!isKept(shipped)) continue
+      throw new ConfigError(
+        'invalid_input',
+        `keep-paths does not name ${path}, but the last deployment kept ${installPath(layout, part)}/${path}, and ${part.version} has a file of its own there (${shipped}). Nothing was changed. To keep the host's copy, add ${path} to keep-paths; to install the file of ${part.version}, move the host's copy away first.`,
+      )
+    }
+  }
+}
+
+function itemsOfPart(layout: Layout, part: Part): Iterable<RecordedItem> {
+  if (part.intact === undefined && part.retained === undefined) return itemsOf(part.tree, [])
+  return readTreeRecord(layout, part.intact ?? part.retained) ?? []
 }
 
 /** Plans the moves of kept paths from one tree into another. `from` and `to` are the absolute paths of the trees. */

@@ -300,11 +300,11 @@ async function makeDirectory({ deployment, transaction }: StepContext, directory
  * `step_timed_out` if the service cannot be stopped or its state is unknown, and the signal's reason.
  */
 async function stopRemoved(context: StepContext, part: InstalledPart): Promise<boolean> {
-  const { layout, keepPaths } = context.deployment
+  const { layout, keepPathsOf } = context.deployment
   const path = installPath(layout, part)
   if (!pathExistsSync(path)) return false
   // Refuse kept paths that could not be restored, before anything is touched.
-  findMovablePaths({ root: path, keepPaths })
+  findMovablePaths({ root: path, keepPaths: keepPathsOf(part) })
   requireSwitchable(context.deployment, part)
   await stopService(context, part)
   return true

@@ -2,7 +2,7 @@ import type { Log } from '../../core/log.ts'
 import type { Settings } from '../../core/plan/settings.ts'
 import type { StateChange } from '../../core/state-machine.ts'
 import type { SourceFile } from '../../core/yaml/problems.ts'
-import type { Layout } from '../host/layout.ts'
+import type { Layout, Place } from '../host/layout.ts'
 import type { DeploymentFacts, StepEntry, WorkflowRun } from '../journal/facts.ts'
 import { type Journal, type Redact, startJournal } from '../journal/journal.ts'
 import type { JournalRecord } from '../journal/records.ts'
@@ -172,8 +172,11 @@ export interface Deployment {
   readonly tools: Tools
   readonly layout: Layout
   readonly record: DeploymentRecord
-  /** Paths that belong to the host, relative to an install path. */
-  readonly keepPaths: readonly string[]
+  /**
+   * Returns the paths of a part that belong to the host, relative to its install path: those that the request names and
+   * those that stay without being named (see `findStickyPaths`), as they were when this run got the host.
+   */
+  keepPathsOf(part: Place): readonly string[]
   /** Compares the installed trees with their records. */
   readonly drift: DriftCheck
 }

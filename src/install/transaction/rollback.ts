@@ -5,6 +5,7 @@ import type { Grace } from '../files/child-process.ts'
 import { isSystemError, toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placePath } from '../host/layout.ts'
+import { findStickyPaths } from '../host/previous-install.ts'
 import { findInstalled, pendingIn, readInstalled, recordPending } from '../host/record.ts'
 import { type InstalledRow, isFrom, type PendingService } from '../host/rows.ts'
 import type { DeploymentEnd, DeploymentFacts, RollbackFacts } from '../journal/facts.ts'
@@ -257,10 +258,11 @@ function notCompared({ grace }: RestoredFiles, error: unknown): Verification {
 
 /** Returns undefined if there is nothing to compare and the place is empty. */
 async function comparePlace(place: Place, files: RestoredFiles): Promise<Verification | undefined> {
-  const { layout, log, grace, keepPaths, byContent } = files
+  const { layout, log, grace, byContent, keepPaths: named } = files
   const root = installPath(layout, place)
   const note = readDriftNote(files.stagingFolder, place)
   const thoroughly = { byContent, signal: grace.comparing }
+  const keepPaths = [...named, ...findStickyPaths(layout, place, { named })]
   const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
   if (note === undefined || found === undefined) return pathExistsSync(root) ? NOT_VERIFIED : undefined
   const name = placePath(place)

@@ -182,7 +182,7 @@ const RECENT_MS = 5000
 const JUST_NOW_MS = 1000
 
 interface DriftCheckSetting extends RecordFolder {
-  keepPaths(): readonly string[]
+  keepPathsOf(part: Place): readonly string[]
   readonly signal: AbortSignal
   readonly clockMs?: () => number
 }
@@ -247,17 +247,18 @@ export class DriftCheck {
     const known = this.#found.get(placeName(part))
     if (this.#isDisregarded || known === undefined || (await known.difference) === undefined) return undefined
     if (isKept && this.#clockMs() - known.startedAt < JUST_NOW_MS) return await known.difference
-    const tree = { root, keepPaths: this.#setting.keepPaths() }
+    const tree = { root, keepPaths: this.#setting.keepPathsOf(part) }
     if (await known.stamps.areThoseOf(tree, this.#setting.signal)) return await known.difference
     return await this.#compare(part, root).difference
   }
 
-  #compare({ shelf, id, directory }: Place, root?: string): RunningComparison {
+  #compare(part: Place, root?: string): RunningComparison {
+    const { shelf, id, directory } = part
     const { signal } = this.#setting
     const startedAt = this.#clockMs()
     const stamps = new TreeStamps()
     const onStamp = (path: string, stamp: string): void => stamps.see(path, stamp)
-    const tree = { shelf, id, directory, keepPaths: this.#setting.keepPaths(), root, onStamp }
+    const tree = { shelf, id, directory, keepPaths: this.#setting.keepPathsOf(part), root, onStamp }
     const difference = findDrift(this.#setting, tree, signal)
     const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY }
     const end = (): void => {

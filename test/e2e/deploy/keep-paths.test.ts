@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, readFileSync, statSync, symlinkSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
+import { runAction } from '../../../local/runner.ts'
 import { whyLeftToCi } from '../../extent.ts'
 import { commandsIn } from '../harness/evidence.ts'
 import { assertRefuses } from '../harness/refusal.ts'
-import { openInstalled, pluginFiles, type Stage, writeFiles } from '../harness/stage.ts'
+import { installedRow, openInstalled, pluginFiles, rollBack, type Stage, writeFiles } from '../harness/stage.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
@@ -53,7 +54,7 @@ describe('keep-paths', () => {
       'mine',
       'shipped',
       'mine',
-      undefined,
+      'SECRET=1\n',
       undefined,
     ])
   })
@@ -109,3 +110,71 @@ describe('keep-paths', () => {
     assert.equal(textOf('data/db/rows'), 'mine')
   })
 })
+
+describe('paths that keep-paths no longer names', () => {
+  const SHORTER = { 'keep-paths': '.env' }
+
+  it('stay through updates and a rollback, with one warning that says how to end this', async () => {
+    for (const path of ['etc', 'stray']) rmSync(join(place, path), { recursive: true })
+    const updated = await update({}, SHORTER)
+    const rolledBack = await rollBack(stage, { ...SHORTER, 'to-version': '1.0.0' })
+    for (const { log, outputs } of [updated, rolledBack]) {
+      assert.equal(outputs['outcome'], 'success', log)
+      const warnings = commandsIn(log, 'warning').filter(warning => warning.includes('keep-paths'))
+      assert.equal(warnings.length, 1)
+      assert.match(warnings.join(), /plugins\/greeter\/data, but .* stays on the host\. .* remove it by hand/)
+    }
+    assert.equal(textOf('data/db/rows'), 'mine')
+    assert.deepEqual(installedRow(stage).keep_paths, ['.env', 'data'])
+    const checked = await runStatus()
+    assert.deepEqual([checked.outputs['drift'], checked.exitCode], ['false', 0], checked.log)
+  })
+
+  it('stay no longer once they are removed by hand', async () => {
+    rmSync(join(place, 'data'), { recursive: true })
+    const { log } = await update({}, SHORTER)
+    assert.doesNotMatch(commandsIn(log, 'warning').join(), /keep-paths/)
+    assert.deepEqual(installedRow(stage).keep_paths, ['.env'])
+  })
+
+  it('are not replaced by files of the next version: the run is refused before the switch', async () => {
+    await stage.publish('2.0.0', pluginFiles('2.0.0', { 'data/db/schema': 'shipped' }))
+    for (const inputs of [SHORTER, { ...SHORTER, 'dry-run': 'true' }]) {
+      const { outputs, log } = await stage.deploy(inputs)
+      assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'invalid_input'], log)
+      assert.match(
+        log,
+        /kept \S+\/plugins\/greeter\/data, and 2\.0\.0 has a file of its own there \(data\/db\/schema\)/,
+      )
+    }
+    assert.deepEqual([textOf('data/db/rows'), textOf('data/db/schema')], ['mine', undefined])
+    const named = await stage.deploy({ 'keep-paths': '.env, data' })
+    assert.deepEqual([named.outputs['outcome'], textOf('data/db/rows')], ['success', 'mine'], named.log)
+  })
+
+  for (const [path, outcome] of Object.entries({
+    src: 'success',
+    'src/main.py': 'success',
+    'src/__pycache__': 'success',
+    'plugin.yaml': 'invalid_input',
+    lib: 'invalid_input',
+    '*': 'success',
+  }))
+    it(`cannot make code stay (${path} in installed.json)`, async () => {
+      const installed = join(stage.root, '.hub-deploy/installed.json')
+      const known = JSON.parse(readFileSync(installed, 'utf8'))
+      known.installed[0].keep_paths = [path]
+      writeFileSync(installed, JSON.stringify(known))
+      writeFiles(place, { 'src/main.py': 'planted', 'src/__pycache__/main.pyc': 'planted', 'lib/code.py': 'planted' })
+      await stage.publish('2.0.0', pluginFiles('2.0.0', { 'lib/code.py': 'shipped' }))
+      const { outputs, log } = await stage.deploy()
+      assert.equal(outputs['error-code'] || outputs['outcome'], outcome, log)
+      if (outcome !== 'success') return
+      assert.deepEqual(['src/__pycache__/main.pyc', 'lib/code.py'].map(textOf), [undefined, 'shipped'])
+      assert.match(textOf('src/main.py') ?? '', /2\.0\.0/)
+    })
+})
+
+function runStatus() {
+  return runAction({ action: 'status', workspace: stage.workspace, inputs: { 'project-root': stage.root } })
+}

@@ -268,11 +268,14 @@ describe('a version that is already installed', () => {
 describe('a version that is already installed, but would now be installed differently,', () => {
   const seeded = pluginFiles('1.0.0', { 'data/seed': 'rows', 'extra/file': 'x' })
 
-  it('is reinstalled when a change of keep-paths concerns files of the artifact', async () => {
+  it('keeps what keep-paths no longer names, and gets the files of the artifact once that is removed', async () => {
     await stage.publish('1.0.0', seeded)
     stage.writePlan(PLUGIN_PLAN)
     await succeeds()
     writeFileSync(join(stage.root, 'plugins/greeter/data/seed'), 'of the host')
+    assert.equal((await succeeds({ 'keep-paths': '.env' })).outputs['changed'], 'false')
+    assert.equal(readFileSync(join(stage.root, 'plugins/greeter/data/seed'), 'utf8'), 'of the host')
+    rmSync(join(stage.root, 'plugins/greeter/data'), { recursive: true })
     const result = await succeeds({ 'keep-paths': '.env' })
     assert.deepEqual([result.outputs['changed'], isExtracted(result)], ['true', true])
     assert.equal(readFileSync(join(stage.root, 'plugins/greeter/data/seed'), 'utf8'), 'rows')

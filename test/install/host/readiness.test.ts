@@ -246,5 +246,5 @@ describe('a file in place of the snapshots of a plugin', () => {
 })
 
 function hostOf(layout: Layout): SwitchingHost {
-  return { layout, keepPaths: ['data'] }
+  return { layout, keepPathsOf: () => ['data'] }
 }
