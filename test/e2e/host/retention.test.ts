@@ -1,15 +1,24 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { lstatSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { after, before, describe, it } from 'node:test'
+import fc from 'fast-check'
 import { byExtent } from '../../extent.ts'
 import { copyBuild } from '../harness/prepared-host.ts'
 import { onceInLog, signal } from '../harness/processes.ts'
 import { openProjectStage, projectFiles } from '../harness/project-stage.ts'
 import { type Random, randomFrom } from '../harness/random.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from '../harness/stage.ts'
+import {
+  openStage,
+  PLUGIN_PLAN,
+  pluginFiles,
+  rollBack,
+  SERVICE_PLAN,
+  type Stage,
+  writeFiles,
+} from '../harness/stage.ts'
 
 /**
  * With `DEPLOYMENTS=5000`, the test does 5,000 runs. After every 500 runs, it prints the duration of a run and the
@@ -115,3 +124,83 @@ describe('keep-reports', () => {
     assert.deepEqual(readdirSync(join(project.root, '.hub-deploy/reports')).toSorted(), paths.slice(1))
   })
 })
+
+/** Directories of the plugin, and a file that one version ships, in which the host writes. */
+const WRITTEN = ['', 'data/', 'data/deep/', 'uploads/', 'src/', 'lib/'] as const
+const EDITED = 'conf/app.conf'
+const VERSIONS = { '1.0.0': { [EDITED]: 'shipped' }, '2.0.0': { 'uploads/default': 'shipped' }, '3.0.0': {} }
+/** Right, misspelt and refused lists. */
+const KEEP_PATHS = ['', 'data', 'dat', 'uploads\ndata/deep', 'src', 'conf, lib', '- data', 'data/*'] as const
+
+const keepPaths = fc.constantFrom(...KEEP_PATHS)
+const version = fc.constantFrom('1.0.0', '2.0.0', '3.0.0', '9.9.9')
+const act = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ how: fc.constant('write' as const), to: fc.constantFrom(...WRITTEN, EDITED) }) },
+  { weight: 3, arbitrary: fc.record({ how: fc.constant('deploy' as const), version, keepPaths }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      how: fc.constant('kill' as const),
+      version,
+      keepPaths,
+      state: fc.constantFrom('installing', 'healthchecking'),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      how: fc.constant('rollback' as const),
+      version: fc.option(version, { nil: '' }),
+      keepPaths,
+    }),
+  },
+)
+type Act = typeof act extends fc.Arbitrary<infer Value> ? Value : never
+
+describe('what the host wrote', () => {
+  it('is still on the host after any sequence of deployments, rollbacks, failures and inputs', async () => {
+    const seed = process.env['RETENTION_SEED']
+    const check = fc.asyncProperty(fc.array(act, { minLength: 8, maxLength: 16 }), async acts => {
+      const host = await openStage()
+      try {
+        for (const [at, files] of Object.entries(VERSIONS)) await host.publish(at, pluginFiles(at, files))
+        await host.deploy({ version: '1.0.0' })
+        const written = new Set<string>()
+        for (const [nth, next] of acts.entries()) {
+          if (next.how === 'write') write(host, { to: next.to, text: `host-${nth}`, written })
+          else await run(host, next)
+          const found = new Set(textsBelow(host.root))
+          for (const text of written) assert.ok(found.has(text), `${text} is gone after act ${nth}`)
+        }
+      } finally {
+        await host.close()
+      }
+    })
+    const numRuns = byExtent({ sample: 1, ci: 6, full: 200 })
+    await fc.assert(check, { numRuns, ...(seed && { seed: Number(seed) }), endOnFailure: numRuns < 200 })
+  })
+})
+
+async function run(host: Stage, next: Exclude<Act, { how: 'write' }>): Promise<void> {
+  const given = { 'keep-paths': next.keepPaths, 'keep-snapshots': '1' }
+  if (next.how === 'rollback') return void (await rollBack(host, { ...given, 'to-version': next.version }))
+  const inputs = { ...given, version: next.version }
+  await host.deploy(inputs, { repository, ...(next.how === 'kill' && killed(next.state)) })
+}
+
+/** Writes a new file, or edits one. The host itself then has overwritten its earlier text. */
+function write({ root }: Stage, { to, text, written }: { to: string; text: string; written: Set<string> }): void {
+  const place = join(root, 'plugins/greeter')
+  // A killed run may have left nothing here.
+  if (!existsSync(place)) return
+  const path = to === EDITED ? to : `${to}${text}`
+  if (existsSync(join(place, path))) written.delete(readFileSync(join(place, path), 'utf8'))
+  writeFiles(place, { [path]: text })
+  written.add(text)
+}
+
+function textsBelow(path: string): string[] {
+  return readdirSync(path, { withFileTypes: true, recursive: true })
+    .filter(entry => entry.isFile())
+    .map(({ parentPath, name }) => readFileSync(join(parentPath, name), 'utf8'))
+}
