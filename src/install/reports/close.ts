@@ -18,6 +18,7 @@ import {
   rewriteLocalReport,
   runningAfter,
   writeLocalReport,
+  writeReportElsewhere,
 } from './local-report.ts'
 import { type AddressedReport, keepInOutbox, removeFromOutbox, sendOutbox } from './outbox.ts'
 import type { RunResult } from './result.ts'
@@ -31,6 +32,11 @@ export interface Unreported {
   readonly address: string | null
   /** Whether this process has the host's lock. Only then does it send the reports that wait in the outbox. */
   readonly isLocked?: boolean
+  /**
+   * The runner's temporary folder, for the local report if none can be written below the project root; absent if such a
+   * report is not wanted, or if a later run writes it.
+   */
+  readonly temporaryFolder?: string | undefined
   /**
    * If the hub has already accepted this report: the number of attempts that were needed. In that case, the report is
    * not sent again.
@@ -68,7 +74,8 @@ export async function closeDeployment(
   // An earlier run, whose journal stayed, may already have delivered this report.
   const accepted = findAccepted(host.layout, fresh)
   const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted }
-  const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
+  const own = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
+  const written = own ?? (await writeElsewhere(host, run, { failures, report: unsent }))
   onLocalReport({ report: unsent, reportPath: written, plannedSteps })
   const { sender, grace } = host
   const { deployment_id: next } = unsent
@@ -82,37 +89,48 @@ export async function closeDeployment(
   const reportPath = await orNote(failures, LOCAL_REPORT, () =>
     written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report),
   )
-  if (reportPath !== undefined && host.keepReports !== undefined)
+  if (own !== undefined && reportPath !== undefined && host.keepReports !== undefined)
     pruneReports(reportPath, report.slug, host.keepReports)
   await orNote(failures, 'the audit line', () => appendAudit(host, report))
   return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) }
 }
 
 /**
- * Reports a deployment only to the hub, best-effort: for use if nothing may be written on the host, or if there is no
- * project root. Calls `onKnown` before it sends anything. Never throws.
+ * Reports a deployment without writing below the project root: for use if nothing may be written there, or if there is
+ * no project root. Writes the local report into the temporary folder of `run`, if it has one, and reports to the hub,
+ * best-effort. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
-  { sender, log, secrets, grace }: Pick<HostContext, 'sender' | 'log' | 'secrets' | 'grace'>,
-  { record, end }: Pick<Unreported, 'record' | 'end'>,
+  host: Pick<HostContext, 'sender' | 'log' | 'secrets' | 'grace'>,
+  run: Pick<Unreported, 'record' | 'end' | 'temporaryFolder'>,
   onKnown: (closed: RunResult) => void = () => {},
 ): Promise<RunResult> {
+  const { sender, log, secrets, grace } = host
+  const { record, end } = run
   const { previous_version: running_version } = record.facts
   const circumstances = { reported: notSent('not sent'), running_version }
   const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets)
-  const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps }
+  const failures: Failures = new Map()
+  const reportPath = await writeElsewhere(host, run, { failures, report: unsent })
+  const known = { report: unsent, reportPath, plannedSteps: record.plannedSteps, unwritten: describeFailures(failures) }
   onKnown(known)
   if (sender === undefined) return known
   const delivery = await sendNow({ sender, grace }, unsent)
   const { attempts } = delivery
-  if (delivery.accepted)
-    return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery }
-  log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id))
-  return {
-    ...known,
-    report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
-    delivery,
-  }
+  if (!delivery.accepted) log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id))
+  const error = delivery.accepted ? null : secrets.redact(delivery.error)
+  const report = { ...unsent, reported: { accepted: delivery.accepted, attempts, error } }
+  if (reportPath !== undefined) await orNote(failures, LOCAL_REPORT, () => rewriteLocalReport(host, reportPath, report))
+  return { ...known, report, delivery, unwritten: describeFailures(failures) }
+}
+
+async function writeElsewhere(
+  host: Pick<HostContext, 'secrets'>,
+  { temporaryFolder }: Pick<Unreported, 'temporaryFolder'>,
+  { failures, report }: { readonly failures: Failures; readonly report: LocalReport },
+): Promise<string | undefined> {
+  if (temporaryFolder === undefined) return undefined
+  return await orNote(failures, LOCAL_REPORT, () => writeReportElsewhere(host, temporaryFolder, report))
 }
 
 interface Delivered {
@@ -180,9 +198,12 @@ async function orNote<T>(failures: Failures, subject: string, write: () => Promi
  * missing.
  */
 function summarize(failures: Failures, { own }: Layout): string | undefined {
+  return describeFailures(failures, isMissing(own) ? `there is no ${own}.` : undefined)
+}
+
+function describeFailures(failures: Failures, cause?: string): string | undefined {
   const [reason] = failures.values()
-  if (reason === undefined) return undefined
-  return `Could not write ${listAll([...failures.keys()])}: ${isMissing(own) ? `there is no ${own}.` : reason}`
+  return reason && `Could not write ${listAll([...failures.keys()])}: ${cause ?? reason}`
 }
 
 /** Also false if the path cannot be examined, because reporting never throws. */

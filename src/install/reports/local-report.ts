@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
+import { DeploymentError } from '../../core/errors.ts'
 import { DEFAULT_PLUGINS_DIRECTORY } from '../../core/identifiers.ts'
 import { type Outcome, reportStatusOf } from '../../core/state-machine.ts'
 import { asSentence } from '../../core/text.ts'
@@ -234,12 +235,26 @@ function readFirst(folder: string, names: readonly string[], deploymentId: strin
 
 /** Replaces the report at this path, redacted, and returns the path. Throws file system errors. */
 export async function rewriteLocalReport(
-  { secrets }: ReportFolder,
+  { secrets }: Pick<ReportFolder, 'secrets'>,
   path: string,
   report: LocalReport,
 ): Promise<string> {
   await replaceFile(path, textOf(report, secrets))
   return path
+}
+
+/**
+ * Writes the redacted report of a run that can write no report below a project root: into the runner's temporary
+ * folder, completely or not at all, with mode 0600. Returns its path. Never replaces an existing file.
+ */
+export async function writeReportElsewhere(
+  { secrets }: Pick<ReportFolder, 'secrets'>,
+  temporaryFolder: string,
+  report: LocalReport,
+): Promise<string> {
+  const path = join(temporaryFolder, `hub-deploy-report-${report.deployment_id}.json`)
+  if (await createFile(path, textOf(report, secrets))) return path
+  throw new DeploymentError('host_not_writable', `${path} already exists: remove it.`)
 }
 
 function textOf(report: LocalReport, secrets: Redaction): string {

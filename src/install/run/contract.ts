@@ -103,7 +103,7 @@ export function startContract<Request extends HostRequest, State extends string,
 
 /**
  * Ends a run whose inputs cannot be used. If the project root exists and may be touched, recovers what a dead run left
- * and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates no project
+ * and writes a local report there, else into the temporary folder. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates no project
  * root. A rehearsal writes and sends no report. The hub gets no report either if `host-id` or an input that may ask for
  * a rehearsal is malformed.
  */
@@ -120,15 +120,16 @@ export async function refuse<Request extends HostRequest>(
   const record = createDeploymentRecord(facts, [{ state: 'pending', at: at.toISOString() }], tools.secrets.know)
   const { code, message } = error
   const end = buildEnd(at, { outcome: 'failed', error: { code, message, step: null } })
+  const run = { record, end, temporaryFolder: isRehearsal ? undefined : tools.runner.temporaryFolder }
   const onKnown = (closed: RunResult): void => tools.observer.onEnded({ ...closed, error })
   const host = isRehearsal ? undefined : hostFor({ ...request, sender }, subject.named(request), tools)
   if (host === undefined || !isDirectorySync(host.layout.root))
-    return { ...(await closeUntouched({ ...tools, sender }, { record, end }, onKnown)), plannedSteps: [], error }
+    return { ...(await closeUntouched({ ...tools, sender }, run, onKnown)), plannedSteps: [], error }
   const known = await recoverBeforeRefusal(host, end)
   const closed =
     known instanceof UntouchableHostError
-      ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
-      : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown)
+      ? await closeUntouched(host, { ...run, end: withReason(end, known) }, onKnown)
+      : await closeDeployment(host, { ...run, end: known, address: sender?.address ?? null }, onKnown)
   await removeTrash(host)
   return { ...closed, error }
 }

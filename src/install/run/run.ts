@@ -79,12 +79,13 @@ export async function runLocked<Checked>(
 /** Ends and reports a run that could not open the host for its changes. */
 export async function endUnchanged(thrown: unknown, deployment: RunningDeployment, lock: HostLock): Promise<RunResult> {
   const { host, record, tools } = deployment
+  const { temporaryFolder } = tools.runner
   const error = await withRemovable(host.layout, causeOf(deployment, thrown))
   const failed = failedEnd(deployment, error)
   const end = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock)
   if (!(end instanceof UntouchableHostError) && pathExistsSync(host.layout.root))
-    return await conclude(deployment, { end, error }, { isLocked: lock.isHeld })
-  const untouched = { record, end: end instanceof UntouchableHostError ? failed : end }
+    return await conclude(deployment, { end, error }, { isLocked: lock.isHeld, temporaryFolder })
+  const untouched = { record, temporaryFolder, end: end instanceof UntouchableHostError ? failed : end }
   const closed = await closeUntouched(host, untouched, known => tools.observer.onEnded({ ...known, error }))
   return { ...closed, error }
 }
@@ -201,7 +202,7 @@ export function failedEnd(
 async function conclude(
   { host, record, tools }: RunningDeployment,
   { end, error, unchecked }: RunEnd,
-  reporting: Pick<Unreported, 'isLocked' | 'onAccepted'>,
+  reporting: Pick<Unreported, 'isLocked' | 'onAccepted' | 'temporaryFolder'>,
 ): Promise<RunResult> {
   const address = host.sender?.address ?? null
   const handover = unchecked && writeHandover(host.layout, record.facts, unchecked)

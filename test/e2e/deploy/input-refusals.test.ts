@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import type { ActionResult } from '../../../local/runner.ts'
 import { sampled, whyLeftToCi } from '../../extent.ts'
 import { acceptedReports, commandsIn, listOwn } from '../harness/evidence.ts'
 import { assertNoSecret, assertRefuses, REFUSED_PLANS } from '../harness/refusal.ts'
@@ -31,11 +32,11 @@ describe('an unusable input', () => {
       assert.match(commandsIn(log, 'error')[0] ?? '', new RegExp(name))
   })
 
-  it('leaves no local report when the missing input is the project root', async () => {
+  it('leaves its local report in the temporary folder when the missing input is the project root', async () => {
     const result = await stage.deploy({ 'project-root': '' })
     assert.deepEqual(
       [result.exitCode, result.outputs['error-code'], result.outputs['report-path'], result.outputs['outcome']],
-      [1, 'missing_input', '', 'failed'],
+      [1, 'missing_input', reportOutside(result), 'failed'],
     )
     assert.equal(commandsIn(result.log, 'error').length, 1)
     assertNoSecret(stage, result)
@@ -80,7 +81,7 @@ describe('an unusable input', () => {
     const result = await stage.deploy({ 'artifact-sha256': 'abc', 'project-root': root, 'host-id': 'host-2' })
     assert.deepEqual(
       [result.exitCode, result.outputs['error-code'], result.outputs['reported'], result.outputs['report-path']],
-      [1, 'invalid_input', 'true', ''],
+      [1, 'invalid_input', 'true', reportOutside(result)],
     )
     assert.equal(existsSync(join(stage.root, 'not')), false)
     assert.equal(acceptedReports(stage).findLast(row => row.host_id === 'host-2')?.status, 'failed')
@@ -150,3 +151,10 @@ describe('an invalid plan', () => {
     assert.match(commandsIn(log, 'error')[0] ?? '', /file=host\.yaml,line=2,col=13/)
   })
 })
+
+/** The path of the report of a run that has no project root. */
+function reportOutside({ outputs }: ActionResult): string {
+  const path = join(stage.workspace.temp, `hub-deploy-report-${outputs['deployment-id']}.json`)
+  assert.equal(JSON.parse(readFileSync(path, 'utf8')).error.code, outputs['error-code'])
+  return path
+}

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { createKey } from '../../../hub/access.ts'
@@ -254,7 +254,8 @@ describe('a host that cannot take the new version', () => {
     it(`may not be writable: the project root is ${name}`, async () => {
       const result = await stage.deploy({ 'project-root': join(stage.workspace.path, path) })
       assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'host_not_writable'])
-      assert.equal(result.outputs['report-path'], '')
+      assert.match(result.outputs['report-path'] ?? '', /\/hub-deploy-report-[^/]+\.json$/)
+      assert.ok(existsSync(result.outputs['report-path'] ?? ''))
     })
   }
 })

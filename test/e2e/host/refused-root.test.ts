@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { existsSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { describe, it } from 'node:test'
 import type { ActionResult } from '../../../local/runner.ts'
 import { acceptedReports } from '../harness/evidence.ts'
@@ -13,7 +13,11 @@ function assertRefused(root: string, { exitCode, outputs, log }: ActionResult): 
     [exitCode, outputs['outcome'], outputs['state'], outputs['changed']],
     [1, 'failed', 'pending', 'false'],
   )
-  assert.deepEqual([outputs['report-path'], outputs['reported']], ['', 'true'], log)
+  const [path, id] = [outputs['report-path'] ?? '', outputs['deployment-id']]
+  assert.deepEqual([basename(path), outputs['reported']], [`hub-deploy-report-${id}.json`, 'true'], log)
+  assert.equal(statSync(path).mode & 0o777, 0o600)
+  const { outcome, reported, deployment_id } = JSON.parse(readFileSync(path, 'utf8'))
+  assert.deepEqual([outcome, reported.accepted, deployment_id], ['failed', true, id])
   assert.equal(existsSync(root), false)
   assert.doesNotMatch(log, /Could not write/)
 }
