@@ -17084,6 +17084,20 @@ const OPERATOR_YAML_LIMITS = { bytes: 256 * 1024, lexemes: 128 * 1024 };
 function isBelow(paths) {
     return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`));
 }
+/**
+ * Returns why a path cannot be a keep-path, as a predicate; undefined for a literal relative path. Other tools use the
+ * refused characters for something else.
+ */
+function keepPathProblem(path) {
+    const [found] = /["'`#;*?[\]\\]|\p{Cc}/u.exec(path) ?? [];
+    if (found !== undefined)
+        return `contains ${JSON.stringify(found)}: no pattern, quote, comment or other separator is read`;
+    const [mark] = /^(?:- |!|\/)/.exec(path) ?? [];
+    if (mark !== undefined)
+        return `begins with ${JSON.stringify(mark)}`;
+    const part = path.split('/').find(name => name === '' || name === '.' || name === '..');
+    return part === undefined ? undefined : `has ${part === '' ? 'an empty part' : `the part ${JSON.stringify(part)}`}`;
+}
 
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = require("node:path");
@@ -20456,8 +20470,8 @@ const OVERLAY_MAGIC = 0x794c7630;
  *
  * Throws DeploymentError `unsafe_host`, which says what to do.
  */
-function requireSwitchable({ layout, keepPaths }, place) {
-    requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
+function requireSwitchable({ layout, keepPathsOf }, place) {
+    requireMovableTree(layout, { root: installPath(layout, place), keepPaths: keepPathsOf(place) });
 }
 /**
  * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths will return.
@@ -23921,6 +23935,7 @@ function malformed(message) {
 
 
 
+/** What the host runs if plugin.yaml names no `entry_point`. */
 const DEFAULT_ENTRY_POINT = 'src/main.py';
 const DEFAULT_ENV_FILE = '.env';
 /** The files that describe a plugin: none of them can be its settings. */
@@ -24301,6 +24316,7 @@ function leadsTo(layout, directory, path) {
 
 
 
+
 /** Reads the state of a part that will be installed in this place. */
 function readPreviousInstall(layout, target) {
     const record = readHostRecord(layout);
@@ -24336,10 +24352,52 @@ function versionsFrom({ installed }, origin) {
  */
 function findLeftBehind(layout, part, origin) {
     const row = part.previous.installed ?? part.previous.removed;
-    if (row === undefined || pathExistsSync(installPath(layout, part)))
-        return undefined;
-    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
+    const newest = pathExistsSync(installPath(layout, part)) ? undefined : newestWithKept(row, origin);
     return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), newest.name);
+}
+function newestWithKept(row, origin) {
+    return row && snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
+}
+/**
+ * Returns the paths, as the host lists them, that the last deployment of a part kept, that still exist, and that are
+ * not at or below a path that this run names. These paths stay. For a part whose directory is gone, they are the kept
+ * paths in the snapshot that `findLeftBehind` finds.
+ *
+ * What runs must come from the artifact, whatever a record below the project root says. So this function leaves out
+ * every path that is not a valid keep-path, a plugin's entry point with all directories above it, and bytecode caches.
+ * Returns nothing if the host cannot be read: a later step reads the same files and reports the problem.
+ */
+function findStickyPaths(layout, place, { named, origin }) {
+    try {
+        const record = readHostRecord(layout);
+        const [installed, removed] = [findInstalled(record.installed, place), findInstalled(record.removed, place)];
+        const path = installPath(layout, place);
+        if (pathExistsSync(path))
+            return stickyIn(path, place, { recorded: installed?.keep_paths ?? [], named });
+        const left = origin && newestWithKept(installed ?? removed, origin);
+        const root = left && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), left.name);
+        return root === undefined ? [] : stickyIn(root, place, { recorded: left?.kept_paths ?? [], named });
+    }
+    catch {
+        return [];
+    }
+}
+function stickyIn(root, { shelf }, { recorded, named }) {
+    const isNamed = isBelow(named);
+    const valid = recorded.filter(path => keepPathProblem(path) === undefined && !isNamed(path));
+    // Most runs name all these paths, and do not need to read plugin.yaml.
+    const present = valid.length === 0 ? [] : presentPaths(root, valid);
+    const entryPoint = present.length > 0 && shelf === 'plugins' ? asListed(root, readEntryPoint(root)) : '';
+    return present.filter(path => !isNamed(path) && !isBelow([path])(entryPoint) && !path.split('/').includes('__pycache__'));
+}
+function readEntryPoint(root) {
+    try {
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(root, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
+        return external_node_path_namespaceObject.posix.normalize((text && parsePluginYaml(text).entryPoint) || DEFAULT_ENTRY_POINT);
+    }
+    catch {
+        return DEFAULT_ENTRY_POINT;
+    }
 }
 /**
  * Returns the state that `latest` is compared with. A version from another origin is left out, because it says nothing
@@ -24730,6 +24788,7 @@ function redactFacts(facts, redact) {
 
 
 
+
 const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), attempts: schemas_number(), error: nullable(schemas_string()) }));
 /** A deployment's report on this host (docs/files.md, "Local report"). It contains no secret. */
 const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
@@ -24892,6 +24951,16 @@ function readFirst(folder, names, deploymentId) {
 async function rewriteLocalReport({ secrets }, path, report) {
     await replaceFile(path, textOf(report, secrets));
     return path;
+}
+/**
+ * Writes the redacted report of a run that can write no report below a project root: into the runner's temporary
+ * folder, completely or not at all, with mode 0600. Returns its path. Never replaces an existing file.
+ */
+async function writeReportElsewhere({ secrets }, temporaryFolder, report) {
+    const path = (0,external_node_path_namespaceObject.join)(temporaryFolder, `hub-deploy-report-${report.deployment_id}.json`);
+    if (await createFile(path, textOf(report, secrets)))
+        return path;
+    throw new DeploymentError('host_not_writable', `${path} already exists: remove it.`);
 }
 function textOf(report, secrets) {
     return `${JSON.stringify(redactReport(contractOf(report), secrets), null, 2)}\n`;
@@ -27417,7 +27486,8 @@ async function closeDeployment(host, run, onLocalReport = () => { }) {
     // An earlier run, whose journal stayed, may already have delivered this report.
     const accepted = findAccepted(host.layout, fresh);
     const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
-    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
+    const own = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
+    const written = own ?? (await writeElsewhere(host, run, { failures, report: unsent }));
     onLocalReport({ report: unsent, reportPath: written, plannedSteps });
     const { sender, grace } = host;
     const { deployment_id: next } = unsent;
@@ -27431,33 +27501,42 @@ async function closeDeployment(host, run, onLocalReport = () => { }) {
         await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, { address, report: unsent }));
     const report = { ...unsent, reported };
     const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
-    if (reportPath !== undefined && host.keepReports !== undefined)
+    if (own !== undefined && reportPath !== undefined && host.keepReports !== undefined)
         pruneReports(reportPath, report.slug, host.keepReports);
     await orNote(failures, 'the audit line', () => appendAudit(host, report));
     return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) };
 }
 /**
- * Reports a deployment only to the hub, best-effort: for use if nothing may be written on the host, or if there is no
- * project root. Calls `onKnown` before it sends anything. Never throws.
+ * Reports a deployment without writing below the project root: for use if nothing may be written there, or if there is
+ * no project root. Writes the local report into the temporary folder of `run`, if it has one, and reports to the hub,
+ * best-effort. Calls `onKnown` before it sends anything. Never throws.
  */
-async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
+async function closeUntouched(host, run, onKnown = () => { }) {
+    const { sender, log, secrets, grace } = host;
+    const { record, end } = run;
     const { previous_version: running_version } = record.facts;
     const circumstances = { reported: notSent('not sent'), running_version };
     const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets);
-    const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
+    const failures = new Map();
+    const reportPath = await writeElsewhere(host, run, { failures, report: unsent });
+    const known = { report: unsent, reportPath, plannedSteps: record.plannedSteps, unwritten: describeFailures(failures) };
     onKnown(known);
     if (sender === undefined)
         return known;
     const delivery = await sendNow({ sender, grace }, unsent);
     const { attempts } = delivery;
-    if (delivery.accepted)
-        return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
-    log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id));
-    return {
-        ...known,
-        report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
-        delivery,
-    };
+    if (!delivery.accepted)
+        log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id));
+    const error = delivery.accepted ? null : secrets.redact(delivery.error);
+    const report = { ...unsent, reported: { accepted: delivery.accepted, attempts, error } };
+    if (reportPath !== undefined)
+        await orNote(failures, LOCAL_REPORT, () => rewriteLocalReport(host, reportPath, report));
+    return { ...known, report, delivery, unwritten: describeFailures(failures) };
+}
+async function writeElsewhere(host, { temporaryFolder }, { failures, report }) {
+    if (temporaryFolder === undefined)
+        return undefined;
+    return await orNote(failures, LOCAL_REPORT, () => writeReportElsewhere(host, temporaryFolder, report));
 }
 /** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
 async function deliver(host, run, report) {
@@ -27512,10 +27591,11 @@ async function orNote(failures, subject, write) {
  * missing.
  */
 function summarize(failures, { own }) {
+    return describeFailures(failures, isMissing(own) ? `there is no ${own}.` : undefined);
+}
+function describeFailures(failures, cause) {
     const [reason] = failures.values();
-    if (reason === undefined)
-        return undefined;
-    return `Could not write ${listAll([...failures.keys()])}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
+    return reason && `Could not write ${listAll([...failures.keys()])}: ${cause ?? reason}`;
 }
 /** Also false if the path cannot be examined, because reporting never throws. */
 function isMissing(path) {
@@ -29627,17 +29707,18 @@ class DriftCheck {
             return undefined;
         if (isKept && this.#clockMs() - known.startedAt < JUST_NOW_MS)
             return await known.difference;
-        const tree = { root, keepPaths: this.#setting.keepPaths() };
+        const tree = { root, keepPaths: this.#setting.keepPathsOf(part) };
         if (await known.stamps.areThoseOf(tree, this.#setting.signal))
             return await known.difference;
         return await this.#compare(part, root).difference;
     }
-    #compare({ shelf, id, directory }, root) {
+    #compare(part, root) {
+        const { shelf, id, directory } = part;
         const { signal } = this.#setting;
         const startedAt = this.#clockMs();
         const stamps = new TreeStamps();
         const onStamp = (path, stamp) => stamps.see(path, stamp);
-        const tree = { shelf, id, directory, keepPaths: this.#setting.keepPaths(), root, onStamp };
+        const tree = { shelf, id, directory, keepPaths: this.#setting.keepPathsOf(part), root, onStamp };
         const difference = findDrift(this.#setting, tree, signal);
         const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY };
         const end = () => {
@@ -29923,6 +30004,7 @@ async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester
 
 
 
+
 /**
  * Rolls a deployment back. Restores the files, and then the previous state of the services, so the services use the old
  * files. Compares the restored trees with their records, and runs the plan's health checks on the old version. After a
@@ -30074,10 +30156,11 @@ function notCompared({ grace }, error) {
 }
 /** Returns undefined if there is nothing to compare and the place is empty. */
 async function comparePlace(place, files) {
-    const { layout, log, grace, keepPaths, byContent } = files;
+    const { layout, log, grace, byContent, keepPaths: named } = files;
     const root = installPath(layout, place);
     const note = readDriftNote(files.stagingFolder, place);
     const thoroughly = { byContent, signal: grace.comparing };
+    const keepPaths = [...named, ...findStickyPaths(layout, place, { named })];
     const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
     if (note === undefined || found === undefined)
         return pathExistsSync(root) ? NOT_VERIFIED : undefined;
@@ -31807,13 +31890,21 @@ async function prepareForReport(host) {
 
 
 
-function startDeployment(request, tools, { transitions, facts, sender, recordedKeepPaths }) {
+function startDeployment(request, tools, { transitions, facts, sender }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
     const host = hostContextOf(tools, { ...request, sender, ids: () => idsIn(facts, record.facts) });
     tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
-    let { keepPaths } = request;
+    const kept = new Map();
+    const keepPathsOf = (part) => {
+        const known = kept.get(placeName(part)) ?? [
+            ...request.keepPaths,
+            ...findStickyPaths(host.layout, part, { named: request.keepPaths, origin: originIn(record.facts) }),
+        ];
+        kept.set(placeName(part), known);
+        return known;
+    };
     const interrupted = () => reportKilled({ record, machine, found: running }, tools.now());
     return {
         request,
@@ -31821,10 +31912,8 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
         layout: host.layout,
         record,
         host,
-        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
-        get keepPaths() {
-            return keepPaths;
-        },
+        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPathsOf, signal: tools.signal }),
+        keepPathsOf,
         get state() {
             return machine.current;
         },
@@ -31838,7 +31927,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
         },
         noteRunning() {
             running = readRunningVersion(host.layout, record.facts);
-            keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths);
+            kept.clear();
             return interrupted();
         },
     };
@@ -31852,6 +31941,10 @@ function logState(log, state, next) {
         log.end();
     else
         log.group(state, next.includes('rolled_back') ? 'at once' : undefined);
+}
+/** Undefined for a rollback that names no slug. */
+function originIn({ contract, slug }) {
+    return slug === null ? undefined : { contract, slug };
 }
 /** Builds the report to use if the run is killed now. */
 function reportKilled({ record, machine, found }, at) {
@@ -32036,8 +32129,9 @@ function environmentOf(pluginYaml) {
     };
 }
 /** Returns the paths in a part that belong to the host: keep-paths, and the settings that its framework injects. */
-function keptIn({ keepPaths }, { environment }) {
-    return uniteKeepPaths(keepPaths, environment?.envFile === undefined ? [] : [environment.envFile]);
+function keptIn({ keepPathsOf }, part) {
+    const { environment } = part;
+    return uniteKeepPaths(keepPathsOf(part), environment?.envFile === undefined ? [] : [environment.envFile]);
 }
 /** Finds the part with this name, `<shelf>/<id>`. */
 function findPart(parts, name) {
@@ -32468,9 +32562,9 @@ const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 async function findIntactTree(deployment, { previous: { installed }, ...part }, { origin, sha256 }) {
     if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
         return undefined;
-    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
     const { shelf, id, directory } = part;
     const place = { shelf, id, directory };
+    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
     if (find === undefined || !(await isTreeIntact(deployment, place)))
         return undefined;
     const bare = { place, identity: identityOf(installed), find, pluginYaml: undefined };
@@ -32558,7 +32652,8 @@ function isUnchangedItem(recorded, item) {
     return ['path', 'sha256', 'kind', 'content'].every(key => recorded[key] === item?.[key]);
 }
 async function withPluginYaml(deployment, place, tree) {
-    const { layout, request, tools, keepPaths } = deployment;
+    const { layout, request, tools } = deployment;
+    const keepPaths = deployment.keepPathsOf(place);
     const installed = installPath(layout, place);
     // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
     if (withListed(installed, keepPaths).includes(PLUGIN_YAML))
@@ -33505,6 +33600,9 @@ function noticeNotRestarted({ deployment, order }) {
 
 
 
+
+
+
 /**
  * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. First moves two things
  * out of the snapshot: its own copy of each kept path that the installed version also has, and every bytecode cache
@@ -33604,7 +33702,7 @@ function justModified(snapshot) {
  */
 async function nextSnapshot(deployment, place, version) {
     const { layout } = deployment;
-    requireSwitchable({ layout, keepPaths: keptIn(deployment, place) }, place);
+    requireSwitchable({ layout, keepPathsOf: () => keptIn(deployment, place) }, place);
     const folder = snapshotsPath(layout, place);
     const { installed, removed } = readHostRecord(layout);
     // A snapshot that this deployment restores has left the folder, but its name is still recorded.
@@ -33718,6 +33816,39 @@ async function makeParents(staged, path) {
         makeOpenDirectorySync(parent);
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
     }
+}
+/**
+ * Warns, in one line, of the paths that stay although `keep-paths` does not name them (see `findStickyPaths`). Throws
+ * ConfigError `invalid_input` if a version has files of its own at or below such a path: either the files or the host's
+ * copy could be what the operator wants there. Call this function before anything is switched.
+ */
+function announceStickyPaths(deployment, { parts }) {
+    const { layout, request, tools } = deployment;
+    const staying = parts.flatMap(part => {
+        const named = uniteKeepPaths(request.keepPaths, part.environment.envFile === undefined ? [] : [part.environment.envFile]);
+        const paths = deployment.keepPathsOf(part).filter(path => !named.includes(path));
+        if (paths.length > 0)
+            requireNotShipped(layout, part, paths);
+        return paths.map(path => `${placePath(part)}/${path}`);
+    });
+    if (staying.length === 0)
+        return;
+    tools.log.warning(`keep-paths does not name ${listNames(staying)}, but the last deployment kept this, so it stays on the host. If you need it, add it to keep-paths; if not, remove it by hand.`);
+}
+function requireNotShipped(layout, part, paths) {
+    for (const path of paths) {
+        const isKept = isBelow(withListed(treePathOf(layout, part), [path]));
+        for (const { path: shipped } of itemsOfPart(layout, part)) {
+            if (!isKept(shipped))
+                continue;
+            throw new ConfigError('invalid_input', `keep-paths does not name ${path}, but the last deployment kept ${installPath(layout, part)}/${path}, and ${part.version} has a file of its own there (${shipped}). Nothing was changed. To keep the host's copy, add ${path} to keep-paths; to install the file of ${part.version}, move the host's copy away first.`);
+        }
+    }
+}
+function itemsOfPart(layout, part) {
+    if (part.intact === undefined && part.retained === undefined)
+        return itemsOf(part.tree, []);
+    return readTreeRecord(layout, part.intact ?? part.retained) ?? [];
 }
 /** Plans the moves of kept paths from one tree into another. `from` and `to` are the absolute paths of the trees. */
 function keptMoves({ layout: { root } }, { from, to }, kept) {
@@ -33942,12 +34073,12 @@ async function makeDirectory({ deployment, transaction }, directory) {
  * `step_timed_out` if the service cannot be stopped or its state is unknown, and the signal's reason.
  */
 async function stopRemoved(context, part) {
-    const { layout, keepPaths } = context.deployment;
+    const { layout, keepPathsOf } = context.deployment;
     const path = installPath(layout, part);
     if (!pathExistsSync(path))
         return false;
     // Refuse kept paths that could not be restored, before anything is touched.
-    findMovablePaths({ root: path, keepPaths });
+    findMovablePaths({ root: path, keepPaths: keepPathsOf(part) });
     requireSwitchable(context.deployment, part);
     await stopService(context, part);
     return true;
@@ -34367,11 +34498,13 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
 
 
 
+
 /** Prepares, installs and commits, or rolls back; then reports. */
 async function runLocked(session, checked, { deployment, flow }) {
     let ending;
     try {
         const order = await flow.prepare(checked, session.stagingFolder);
+        announceStickyPaths(deployment, order);
         const context = session.stepContext(order);
         noticeSettings(context);
         warnOfSkipped(context);
@@ -34403,12 +34536,13 @@ async function runLocked(session, checked, { deployment, flow }) {
 /** Ends and reports a run that could not open the host for its changes. */
 async function endUnchanged(thrown, deployment, lock) {
     const { host, record, tools } = deployment;
+    const { temporaryFolder } = tools.runner;
     const error = await withRemovable(host.layout, causeOf(deployment, thrown));
     const failed = failedEnd(deployment, error);
     const end = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock);
     if (!(end instanceof UntouchableHostError) && pathExistsSync(host.layout.root))
-        return await conclude(deployment, { end, error }, { isLocked: lock.isHeld });
-    const untouched = { record, end: end instanceof UntouchableHostError ? failed : end };
+        return await conclude(deployment, { end, error }, { isLocked: lock.isHeld, temporaryFolder });
+    const untouched = { record, temporaryFolder, end: end instanceof UntouchableHostError ? failed : end };
     const closed = await closeUntouched(host, untouched, known => tools.observer.onEnded({ ...known, error }));
     return { ...closed, error };
 }
@@ -34451,7 +34585,7 @@ async function cleanUp({ tools }, session, installation) {
 }
 /** Rolls back the steps' changes. */
 async function rollBackRun(deployment, { transaction, stagingFolder }, thrown) {
-    const { layout, tools, keepPaths, record } = deployment;
+    const { layout, tools, request, record } = deployment;
     if (deployment.state !== 'pending')
         tools.log.did('failed');
     if (transaction.changed || transaction.services.length > 0)
@@ -34461,7 +34595,7 @@ async function rollBackRun(deployment, { transaction, stagingFolder }, thrown) {
         log: tools.log,
         grace: tools.grace,
         places: transaction.places,
-        keepPaths,
+        keepPaths: request.keepPaths,
         stagingFolder,
         byContent: false,
         of: record.facts,
@@ -34529,6 +34663,7 @@ async function conclude({ host, record, tools }, { end, error, unchecked }, repo
 
 
 
+
 /**
  * Runs a flow, which logs the ordered steps, until everything is prepared. Then logs which steps a real run would skip
  * and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
@@ -34554,6 +34689,7 @@ async function findChanges(deployment, prepare) {
         // Another run may have begun to change the host while this run was fetching.
         if (!isAnnounced)
             await announceRecovery(deployment);
+        announceStickyPaths(deployment, order);
         const { parts, removals } = order;
         warnOfSkipped({ deployment, order });
         await recordDrift(deployment, [...parts, ...removals]);
@@ -34851,12 +34987,12 @@ class HostLock {
  * happens to this run, its post step or another run can undo its changes and report it. Throws file system errors.
  */
 async function openSession(deployment) {
-    const { host, record, keepPaths } = deployment;
+    const { host, record, request } = deployment;
     const { layout, log } = host;
     const { deployment_id: id } = record.facts;
     const stagingFolder = stagingPath(layout, id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
-    const journal = await record.startJournal({ path: layout.journal, redact: host.secrets.redact }, { reportAddress: host.sender?.address ?? null, keepPaths });
+    const journal = await record.startJournal({ path: layout.journal, redact: host.secrets.redact }, { reportAddress: host.sender?.address ?? null, keepPaths: request.keepPaths });
     const transaction = beginTransaction({ root: layout.root, journal, log });
     return {
         stagingFolder,
@@ -34951,13 +35087,12 @@ function startContract(contract, request, tools) {
         transitions: contract.transitions,
         facts: factsOf(contract, request, tools),
         sender: connected.sender,
-        recordedKeepPaths: layout => contract.recordedKeepPaths?.(layout, request) ?? [],
     });
     return Object.assign(deployment, connected, { request });
 }
 /**
  * Ends a run whose inputs cannot be used. If the project root exists and may be touched, recovers what a dead run left
- * and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates no project
+ * and writes a local report there, else into the temporary folder. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates no project
  * root. A rehearsal writes and sends no report. The hub gets no report either if `host-id` or an input that may ask for
  * a rehearsal is malformed.
  */
@@ -34970,14 +35105,15 @@ async function refuse(subject, request, { error, tools }) {
     const record = createDeploymentRecord(facts, [{ state: 'pending', at: at.toISOString() }], tools.secrets.know);
     const { code, message } = error;
     const end = buildEnd(at, { outcome: 'failed', error: { code, message, step: null } });
+    const run = { record, end, temporaryFolder: isRehearsal ? undefined : tools.runner.temporaryFolder };
     const onKnown = (closed) => tools.observer.onEnded({ ...closed, error });
     const host = isRehearsal ? undefined : hostFor({ ...request, sender }, subject.named(request), tools);
     if (host === undefined || !isDirectorySync(host.layout.root))
-        return { ...(await closeUntouched({ ...tools, sender }, { record, end }, onKnown)), plannedSteps: [], error };
+        return { ...(await closeUntouched({ ...tools, sender }, run, onKnown)), plannedSteps: [], error };
     const known = await recoverBeforeRefusal(host, end);
     const closed = known instanceof UntouchableHostError
-        ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
-        : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown);
+        ? await closeUntouched(host, { ...run, end: withReason(end, known) }, onKnown)
+        : await closeDeployment(host, { ...run, end: known, address: sender?.address ?? null }, onKnown);
     await removeTrash(host);
     return { ...closed, error };
 }
@@ -39844,17 +39980,6 @@ const keepPathsSchema = pipe(pipe(schemas_string(), transform(text => text.split
         return;
     }
 });
-/** Returns why a path cannot be kept, as a predicate. Other tools use these characters for something else. */
-function keepPathProblem(path) {
-    const [found] = /["'`#;*?[\]\\]|\p{Cc}/u.exec(path) ?? [];
-    if (found !== undefined)
-        return `contains ${JSON.stringify(found)}: no pattern, quote, comment or other separator is read`;
-    const [mark] = /^(?:- |!|\/)/.exec(path) ?? [];
-    if (mark !== undefined)
-        return `begins with ${JSON.stringify(mark)}`;
-    const part = path.split('/').find(name => name === '' || name === '.' || name === '..');
-    return part === undefined ? undefined : `has ${part === '' ? 'an empty part' : `the part ${JSON.stringify(part)}`}`;
-}
 
 ;// CONCATENATED MODULE: ./build/runner/host-inputs.js
 
@@ -42030,8 +42155,6 @@ const PROJECT_TRANSITIONS = {
 
 
 
-
-
 /** Returns what a rollback knows of itself. `sender` returns undefined if no hub gets a report of the rollback. */
 function subjectOf(sender) {
     return {
@@ -42050,20 +42173,6 @@ function subjectNames(subject, slug) {
     const { kind = null, id = null } = subject ?? {};
     return { contract: 'marketplace', kind, slug: slug ?? null, id };
 }
-/**
- * Returns the keep-paths that the installed version was installed with, and the kept paths of a project's removed
- * parts. They apply in addition to this run's `keep-paths`.
- */
-function readKeepPaths(layout, request) {
-    try {
-        const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths);
-        return uniteKeepPaths(installed, leftByRemovedParts(layout, request));
-    }
-    catch {
-        // A later step reads the same record again and reports its problem.
-        return [];
-    }
-}
 /** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
 function readInstalledRows({ layout }, subject) {
     const rows = readInstalled(layout);
@@ -42071,14 +42180,6 @@ function readInstalledRows({ layout }, subject) {
         return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId);
     const row = findInstalled(rows, placeOf(subject));
     return row === undefined ? [] : [row];
-}
-/** Returns the kept paths in the snapshots of a project's removed parts: these paths return with the parts. */
-function leftByRemovedParts(layout, { subject }) {
-    if (subject.contract !== 'project')
-        return [];
-    const origin = { contract: subject.contract, slug: subject.projectId };
-    const snapshots = readHostRecord(layout).removed.flatMap(row => snapshotsFrom(row, origin));
-    return snapshots.flatMap(snapshot => snapshot.kept_paths ?? []);
 }
 /** The states of a rollback. Every path to `installing` passes `verifying_snapshots`. */
 const ROLLBACK_TRANSITIONS = {
@@ -44592,7 +44693,7 @@ function verifyReach({ layout, request, tools }, { bound, skipped, manifest, rem
     const steps = bound.steps.filter(step => !skipped.has(step.id));
     verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) });
 }
-function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
+function bindPlan({ request: { keepPaths }, tools }, { manifest, ...project }, hostConfig) {
     return orRefusePlan({ manifest, tools }, () => {
         const plan = readBundledPlan(project.content);
         const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
@@ -44605,9 +44706,9 @@ function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
     });
 }
 /** Checks the templates in the parts that have just been fetched: `bindPlan` could not see their files. */
-function verifyFetched({ keepPaths, tools }, { manifest, supplied }, { steps }) {
+function verifyFetched({ request, tools }, { manifest, supplied }, { steps }) {
     const files = new Set([...supplied].flatMap(([place, { tree }]) => tree.files.map(({ path }) => `${place}/${path}`)));
-    orRefusePlan({ manifest, tools }, () => verifyTemplates(steps, keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)));
+    orRefusePlan({ manifest, tools }, () => verifyTemplates(steps, request.keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)));
 }
 /**
  * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. The plan is not in the operator's repository,
@@ -46027,7 +46128,7 @@ function* plan_parseSources({ plan: planFile, hostConfig: file }) {
 async function orderRollback(rollback, target, files) {
     const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }));
     const { steps, skipped } = await readySteps(rollback, target, files);
-    const kept = parts.flatMap(part => withListed(rootOf(rollback, part), rollback.keepPaths));
+    const kept = parts.flatMap(part => withListed(rootOf(rollback, part), rollback.request.keepPaths));
     verifyTemplates(steps, kept, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
     // The project's publisher has chosen the ids. As in a deployment, these ids must not reach other services.
@@ -46493,8 +46594,8 @@ function keepInstalled({ layout }, { place, returning }) {
  * Builds a part whose snapshot returns, together with the host's own files that this or a later snapshot contains.
  * These files are not compared.
  */
-function takeRetained({ layout, keepPaths }, { place, origin, returning }, retained) {
-    const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths);
+function takeRetained({ layout, keepPathsOf }, { place, origin, returning }, retained) {
+    const allPaths = uniteKeepPaths(keepPathsOf(place), retained.keep_paths, retained.kept_paths);
     const previous = readPreviousInstall(layout, place);
     const newest = findLeftBehind(layout, { ...place, previous }, origin);
     const leftBehind = newest === (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), retained.name) ? undefined : newest;
@@ -46524,7 +46625,6 @@ async function rollBackVersion(subject, request, tools) {
         ...subject,
         transitions: ROLLBACK_TRANSITIONS,
         connect: () => ({ sender: subject.sender(request, tools) }),
-        recordedKeepPaths: readKeepPaths,
         flow: (rollback) => new RollbackFlow(rollback),
     };
     return await runContract(contract, request, tools);
