@@ -1,6 +1,7 @@
 import { linkSync, lstatSync, realpathSync, renameSync, rmdirSync, type Stats, unlinkSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
+import { errnoOf } from '../../core/errors.ts'
 import { isWithoutLinks, linkOrClaimSync, makeOpenDirectorySync, syncDirectory } from '../files/durable.ts'
 import type { OpenDirectory } from '../files/open.ts'
 import { isAbsent, pathExistsSync } from '../files/walk.ts'
@@ -19,6 +20,7 @@ import {
   syncFolders,
   syncSetAside,
   tryOpen,
+  trySync,
   type Undone,
   undoMove,
   withHeld,
@@ -45,6 +47,23 @@ export type PlannedChange = Exclude<Change, Move | CreatedFile> | UnidentifiedFi
 export function isOfDeployment(change: Change, deploymentId: string): boolean {
   const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : []
   return paths.every(path => [undefined, deploymentId].includes(stagedBy(path)))
+}
+
+/** True if a path of one change is a path of the other, or lies above or below one. Newer ones are undone first. */
+export function isRelated(a: Change, b: Change): boolean {
+  const isWithin = (path: string, other: string): boolean => path === other || path.startsWith(`${other}/`)
+  return pathsOf(a).some(path => pathsOf(b).some(other => isWithin(path, other) || isWithin(other, path)))
+}
+
+function pathsOf(change: Change): readonly string[] {
+  switch (change.type) {
+    case 'make_directory':
+      return [change.path]
+    case 'move':
+      return [change.from, change.to]
+    case 'create_file':
+      return [change.staged, change.path]
+  }
 }
 
 /** Returns the places that changes move a tree out of or into, each once. */
@@ -130,12 +149,12 @@ async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): 
 export async function undoChange(root: string, change: Change): Promise<Undone> {
   switch (change.type) {
     case 'make_directory':
-      await removeIfEmpty(join(root, change.path))
+      removeIfEmptySync(join(root, change.path))
       return { wasMade: false, setAside: [] }
     case 'move':
       return await undoMove(root, change)
     case 'create_file':
-      return { wasMade: await removeCreated(root, change), setAside: [] }
+      return await undoCreated(root, change)
   }
 }
 
@@ -185,13 +204,15 @@ export function describeLost(path: string, changes: readonly Change[]): string {
   return `${place} was removed or replaced by another process after the deployment began, and cannot be put back`
 }
 
-/** Never throws, because an empty directory that stays does no harm. */
-async function removeIfEmpty(path: string): Promise<void> {
+/** The codes of a directory that stays because something is in it, and of one that is gone or was replaced. */
+const NOT_EMPTY: ReadonlySet<string> = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR'])
+
+/** Does not sync the removal, because an empty directory that returns after a power cut does no harm. */
+function removeIfEmptySync(path: string): void {
   try {
     rmdirSync(path)
-    await syncDirectory(dirname(path))
-  } catch {
-    // The directory is not empty, is gone already, or cannot be removed.
+  } catch (error) {
+    if (!NOT_EMPTY.has(errnoOf(error) ?? '')) throw error
   }
 }
 
@@ -221,8 +242,8 @@ async function createFromStaged(root: string, { staged, path }: UnidentifiedFile
   await syncDirectory(dirname(to))
 }
 
-/** Removes the file at the path if it is the created file. Returns whether it was removed. */
-async function removeCreated(root: string, file: CreatedFile): Promise<boolean> {
+/** Removes the file at the path if it is the created file. */
+async function undoCreated(root: string, file: CreatedFile): Promise<Undone> {
   const path = join(root, file.path)
   const wasMade = withEntries(root, file, (staged, shelf) => {
     if (!isOurs(file, staged, shelf)) return false
@@ -232,8 +253,7 @@ async function removeCreated(root: string, file: CreatedFile): Promise<boolean> 
     else renameSync(at, staged.at)
     return true
   })
-  if (wasMade) await syncDirectory(dirname(path))
-  return wasMade
+  return { wasMade, setAside: [], ...(await trySync([dirname(path)])) }
 }
 
 /** True if the file at the path is the created file. */

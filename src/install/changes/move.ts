@@ -131,6 +131,8 @@ export interface Undone {
   lost?: string
   /** The kept path that now leads only to another file or tree. The original is lost unless the move was never made. */
   replaced?: string
+  /** Why the undo could not be made durable: its sync failed, although its rename did not. */
+  unsynced?: unknown
 }
 
 /**
@@ -142,19 +144,27 @@ export interface Undone {
  */
 export async function undoMove(root: string, move: Move): Promise<Undone> {
   const { from, hasStray, ...undone } = await planUndo(root, move)
-  const setAside: string[] = []
-  if (from !== undefined) {
-    const made = await makeMove(root, { from, to: move.from })
-    try {
-      await syncFolders([made.ends])
-      setAside.push(...made.setAside)
-    } finally {
-      made.ends.close()
-    }
+  const made = from === undefined ? undefined : await makeMove(root, { from, to: move.from })
+  const ends = made?.ends ?? holdEnds(root, move)
+  try {
+    // An earlier undo may have moved the path back without a sync.
+    const synced = await trySync([ends.to.folder, ends.from.folder])
+    const setAside = [...(made?.setAside ?? []), ...(hasStray ? await putStrayAside(root, move) : [])]
+    const aside = setAside.length === 0 ? {} : await trySync([join(root, SET_ASIDE)])
+    return { ...undone, ...aside, ...synced, setAside }
+  } finally {
+    ends.close()
   }
-  if (hasStray) setAside.push(...(await putStrayAside(root, move)))
-  await syncSetAside(root, setAside)
-  return { ...undone, setAside }
+}
+
+/** Makes an undo in these folders durable, or returns why it could not. Skips folders that do not exist. */
+export async function trySync(folders: readonly string[]): Promise<Pick<Undone, 'unsynced'>> {
+  try {
+    for (const folder of new Set(folders)) if (folder !== '' && pathExistsSync(folder)) await syncDirectory(folder)
+    return {}
+  } catch (error) {
+    return { unsynced: error }
+  }
 }
 
 /** How to undo a move, and what the undo cannot put back. */

@@ -39,6 +39,8 @@ export type ChildEnd =
 
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 }
 const MAX_OUTPUT_BYTES = 2048
+/** The wait before the second attempt to start a child. */
+const RESTART_AFTER_MS = 100
 /** For a PATH without any absolute folder. Without a PATH, some shells also search the current folder. */
 const SYSTEM_PATH = '/usr/bin:/bin'
 /**
@@ -163,10 +165,19 @@ function stdioOf({ isSilent, descriptor, isTethered }: ChildRequest): StdioOptio
 }
 
 /**
- * Returns the system's error if the program could not be started. Reads nothing from the child until then: without a
- * free descriptor, a child has no streams. No event of the child comes between its start and the caller's next line.
+ * Returns the system's error if the program could not be started, also not at the second attempt: the system may lack
+ * processes, memory or descriptors for a moment. No event of the child comes between its start and the caller's next
+ * line.
  */
-async function startChild({ command, env, cwd }: ChildRequest, stdio: StdioOptions): Promise<ChildProcess | Error> {
+async function startChild(request: ChildRequest, stdio: StdioOptions): Promise<ChildProcess | Error> {
+  const child = await tryToStart(request, stdio)
+  if (!(child instanceof Error) || errnoOf(child) === 'ENOENT') return child
+  await setTimeout(RESTART_AFTER_MS)
+  return await tryToStart(request, stdio)
+}
+
+/** Reads nothing from the child before it has started: without a free descriptor, a child has no streams. */
+async function tryToStart({ command, env, cwd }: ChildRequest, stdio: StdioOptions): Promise<ChildProcess | Error> {
   const [program, ...args] = command
   try {
     const child = spawn(program, args, {

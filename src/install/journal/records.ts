@@ -65,7 +65,10 @@ export const recordSchema = z.lazy(() =>
     z.strictObject({
       record: z.literal('end'),
       end: deploymentEndSchema,
-      /** The run, or an earlier recovery, did not restore or check all services: the next recovery has to do that. */
+      /**
+       * The run, or an earlier recovery, did not restore or check all services, or its undo is not durable: the next
+       * recovery has to do that.
+       */
       unfinished: z.exactOptional(z.literal(true)),
     }),
     /** The hub has accepted the report of the run's end. */
@@ -105,7 +108,7 @@ export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChan
     pending.push(...announced)
     if (record.record === 'undone') pending = pending.filter(change => !isUndoneBy(change, record))
     // After this end, no change is left to undo, even if there was no room to record each undo.
-    else if (record.record === 'end' && record.end.rollback?.restored !== false) pending = []
+    else if (record.record === 'end' && record.end.rollback?.restored !== false && !record.unfinished) pending = []
     else if (record.record === 'end') pending = pending.map(({ wasMade: _, ...change }) => change)
   }
   return pending

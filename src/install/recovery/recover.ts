@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { DeployError } from '../../core/errors.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { nameOf, stagingPath } from '../host/layout.ts'
 import { requireOwnDirectory, requireSafeDirectory } from '../host/ownership.ts'
@@ -221,7 +222,12 @@ function failedRunOf(host: HostContext, run: DeadRun): FailedRun & { readonly lo
   const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
   const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []))
   const found = findServices(host, run)
-  const changeLog = { root: layout.root, journal, log, onLost: (problem: string) => void lost.push(problem) }
+  const unsynced: DeployError[] = []
+  const changeLog = {
+    ...{ root: layout.root, journal, log },
+    onLost: (problem: string) => void lost.push(problem),
+    onUnsynced: (error: DeployError) => void unsynced.push(error),
+  }
   return {
     layout,
     log,
@@ -237,6 +243,7 @@ function failedRunOf(host: HostContext, run: DeadRun): FailedRun & { readonly lo
     undo: undoChanges.bind(undefined, changeLog, pendingChanges(records)),
     wasUndone,
     lost,
+    unsynced,
     onFilesRestored: recovery?.onFilesRestored,
   }
 }

@@ -162,6 +162,7 @@ async function rollBackRun(
     healthchecks: async () => transaction.healthchecks,
     undo: transaction.undo,
     lost: transaction.lost,
+    unsynced: transaction.unsynced,
   })
   const cause = await withRemovable(layout, thrown)
   const end = {

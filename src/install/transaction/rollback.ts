@@ -28,6 +28,8 @@ export interface FailedRun extends RestoredFiles {
   wasUndone?: boolean
   /** The host's files that the undo could not put back, one sentence each; complete once `undo` has ended. */
   lost?: readonly string[] | undefined
+  /** Why the undo is not durable; complete once `undo` has ended. */
+  unsynced?: readonly DeployError[] | undefined
   /** Called once all changes to files are undone, before any service is restored. */
   onFilesRestored?: OnFilesRestored | undefined
 }
@@ -49,11 +51,11 @@ export interface UnreachableService {
 /** The work that a run leaves to its post step or to another run. */
 export interface LeftWork {
   /**
-   * A cancelled run had no time to restore all services, or a run could not record which services it restored: another
-   * run has to restore them.
+   * A cancelled run had no time to restore all services, or a run could not make its rollback durable: another run has
+   * to finish it.
    */
   readonly isUnfinished?: boolean
-  /** Why the run could not record which services it restored. */
+  /** Why the undo is not durable, or why the run could not record which services it restored. */
   readonly unwritten?: DeployError | undefined
   /** The checks of the old version that a cancelled run had no time for. */
   readonly unchecked?: readonly RestoredCheck[] | undefined
@@ -108,11 +110,15 @@ function lostIn({ lost = [] }: FailedRun): readonly string[] {
   return lost
 }
 
-/** Logs which version was restored at a place. */
+/** Logs which version was restored at a place. Never throws, because all files are back. */
 function logRestored({ layout, log }: FailedRun, place: Place): void {
-  const isThere = pathExistsSync(installPath(layout, place))
-  const version = isThere ? installedVersionIn(layout, place) : undefined
-  log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`)
+  try {
+    const isThere = pathExistsSync(installPath(layout, place))
+    const version = isThere ? installedVersionIn(layout, place) : undefined
+    log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`)
+  } catch {
+    log.did(`${placePath(place)} is restored`)
+  }
 }
 
 function describeRestored(isThere: boolean, version: string | undefined): string {
@@ -135,7 +141,8 @@ async function restoreAndCheckServices(request: FailedRun, starts: ServiceStarts
   const limits = { log, signal: grace.restoring, starts }
   const { isRunning, isFinished, ...done } = await restoreServices(services, limits)
   const unrestored = [...services.filter(({ part }) => done.unrestored.includes(part)), ...unreachable]
-  const unwritten = await noteServices(request, { restored: services.map(({ part }) => part), unrestored })
+  const unnoted = await noteServices(request, { restored: services.map(({ part }) => part), unrestored })
+  const unwritten = request.unsynced?.[0] ?? unnoted
   const problems = [...done.problems, ...unreachable.map(notRestored)]
   if (unwritten !== undefined)
     return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten }
@@ -231,11 +238,12 @@ const NOT_VERIFIED: Verification = { verified: null, problems: [] }
 /**
  * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
  * or different. It does not count if that was already the case before the deployment, or if another process wrote the
- * file or is renaming it. A tree with only other differences counts as not verified. Never throws.
+ * file or is renaming it. A tree with only other differences counts as not verified, and so does one that cannot be
+ * read, also not at the second attempt. Never throws.
  */
 async function compareRestored(files: RestoredFiles): Promise<Verification> {
   try {
-    return await comparePlaces(files)
+    return await comparePlaces(files).catch(() => comparePlaces(files))
   } catch (error) {
     return notCompared(files, error)
   }
@@ -253,7 +261,7 @@ async function comparePlaces(files: RestoredFiles): Promise<Verification> {
 function notCompared({ grace }: RestoredFiles, error: unknown): Verification {
   if (grace.comparing.aborted) return NOT_VERIFIED
   const { message } = toHostError(error, 'reading them')
-  return { problems: [`${NOT_COMPARED}${message}`], verified: false }
+  return { problems: [`${NOT_COMPARED}${message}`], verified: null }
 }
 
 /** Returns undefined if there is nothing to compare and the place is empty. */

@@ -1,3 +1,4 @@
+import type { DeployError } from '../../core/errors.ts'
 import { announceable, applyChanges, type Change, type PlannedChange, placesIn } from '../changes/change.ts'
 import { isSamePlace, type Place } from '../host/layout.ts'
 import type { Installation } from '../host/record.ts'
@@ -28,6 +29,8 @@ export interface Transaction {
   readonly places: readonly Place[]
   /** The host's files that an undo could not put back, one sentence each. */
   readonly lost: readonly string[]
+  /** Why an undo is not durable. */
+  readonly unsynced: readonly DeployError[]
   readonly services: readonly ServiceChange[]
   readonly healthchecks: readonly RestoredCheck[]
   /** The point of no return: one durable record. */
@@ -46,9 +49,16 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
   const services: ServiceChange[] = []
   const healthchecks: RestoredCheck[] = []
   const lost: string[] = []
+  const unsynced: DeployError[] = []
+  const noting = {
+    ...changeLog,
+    onLost: (problem: string) => void lost.push(problem),
+    onUnsynced: (error: DeployError) => void unsynced.push(error),
+  }
   return {
     places,
     lost,
+    unsynced,
     services,
     healthchecks,
     get changed() {
@@ -86,7 +96,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       })
     },
     // A bound function adds no frame to the stack of the undo.
-    undo: undoChanges.bind(undefined, { ...changeLog, onLost: (problem: string) => void lost.push(problem) }, changes),
+    undo: undoChanges.bind(undefined, noting, changes),
   }
 }
 
