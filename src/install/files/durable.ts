@@ -16,6 +16,7 @@ import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { errnoOf } from '../../core/errors.ts'
 import { allowedEnvironment, runChild } from './child-process.ts'
+import { closeQuietlySync } from './open.ts'
 import { tryUnlinkSync } from './remove-tree.ts'
 
 const SYNC_TIMEOUT_MS = 10 * 60_000
@@ -92,7 +93,7 @@ export async function writeNewFile(path: string, text: string, mode = 0o600): Pr
     if (mode !== 0o600) fchmodSync(fd, mode)
     await syncFile(fd)
   } finally {
-    closeSync(fd)
+    closeQuietlySync(fd)
   }
 }
 
@@ -168,7 +169,7 @@ async function openAndSync(path: string, flags: number): Promise<void> {
   try {
     await syncFile(fd)
   } finally {
-    closeSync(fd)
+    closeQuietlySync(fd)
   }
 }
 

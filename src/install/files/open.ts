@@ -55,11 +55,22 @@ export function openDirectorySync(path: string | Buffer): OpenDirectory {
         mount ??= { id: mountOf(fd) }
         return mount.id
       },
-      close: () => closeSync(fd),
+      close: () => closeQuietlySync(fd),
     }
   } catch (error) {
     closeSync(fd)
     throw error
+  }
+}
+
+/**
+ * Closes a descriptor that was only read, or whose bytes are synced: an error of its close would say nothing about them.
+ */
+export function closeQuietlySync(fd: number): void {
+  try {
+    closeSync(fd)
+  } catch {
+    // The descriptor is free, even after an error.
   }
 }
 
@@ -234,7 +245,7 @@ export function readSmallBytesSync(path: string, maxBytes: number, flags: number
     const stat = fstatSync(fd)
     return stat.isFile() && stat.size <= maxBytes ? readFileSync(fd) : undefined
   } finally {
-    closeSync(fd)
+    closeQuietlySync(fd)
   }
 }
 

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
-import { closeSync, constants, openSync, readSync } from 'node:fs'
+import { constants, openSync, readSync } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
 import { monotonicMs } from '../../core/log.ts'
+import { closeQuietlySync } from './open.ts'
 
 /** Milliseconds of synchronous work before signals and timers get their turn. */
 const SLICE_MS = 25
@@ -91,7 +92,7 @@ export class FileDigester {
         if (this.#slice.isOver()) await this.#slice.giveBack()
       }
     } finally {
-      closeSync(fd)
+      closeQuietlySync(fd)
     }
     return digest.digest('hex')
   }

@@ -1,6 +1,7 @@
 import { closeSync, constants, fstatSync, lstatSync, openSync, statfsSync } from 'node:fs'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
+import { closeQuietlySync } from '../files/open.ts'
 
 /** The descriptor's number in the child, and the exit code of `flock` when another process has the lock. */
 const CHILD_DESCRIPTOR = 3
@@ -61,7 +62,7 @@ export async function readFreeKernelLock(request: KernelLockRequest): Promise<st
     request.signal?.throwIfAborted()
     return undefined
   } finally {
-    if (fd !== undefined) closeSync(fd)
+    if (fd !== undefined) closeQuietlySync(fd)
   }
 }
 
@@ -70,7 +71,7 @@ function lockOf(fd: number): KernelLock {
   return {
     id: String(fstatSync(fd, { bigint: true }).ino),
     release() {
-      if (isOpen) closeSync(fd)
+      if (isOpen) closeQuietlySync(fd)
       isOpen = false
     },
   }

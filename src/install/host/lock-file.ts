@@ -1,5 +1,16 @@
 import { createHash } from 'node:crypto'
-import { closeSync, constants, openSync, readdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  linkSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  unlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
@@ -8,6 +19,7 @@ import { cleanForeignText } from '../../core/text.ts'
 import { ownerOfTemporary, temporaryName } from '../files/durable.ts'
 import { readSmallFileSync } from '../files/open.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
 import { isOnOneMachine, notAFile, toOpenError } from './kernel-lock.ts'
 import { isProvablyDead, pidExists } from './process-identity.ts'
 
@@ -58,10 +70,11 @@ export interface FoundLock {
  * Tries once to become the holder that the file at `path` names: creates the file, or takes it over if its holder is
  * provably dead or its content is garbage. The loser of a race never harms the winner: only the process that created
  * the one take-over mark of a dead holder may replace that holder's lock. Needs no hard links, and works between
- * processes with and without a kernel lock.
+ * processes with and without a kernel lock. On a full disk, makes the file `reserve` the lock, if the file system has
+ * hard links, or, with the kernel lock, takes over a lock in place.
  */
-export function tryTake(path: string, own: Holder): boolean {
-  if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own)) return false
+export function tryTake(path: string, own: Holder, reserve?: string): boolean {
+  if (!tryCreate(path, own, reserve) && !isOwnOrTakenOver(path, own, reserve)) return false
   // The order matters: a process that has not made its mark yet will read a complete file, and a process that has
   // removed its mark has already replaced the file.
   return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id
@@ -78,9 +91,11 @@ export function readLock(path: string): FoundLock | undefined {
   return { path, id: holder?.id ?? createHash('sha256').update(text).digest('hex').slice(0, 32), holder }
 }
 
-/** Removes a lock, or a mark, if it belongs to this holder. */
-export function release(path: string, id: string): void {
-  if (readLock(path)?.id === id) unlinkSync(path)
+/** Removes a lock, or a mark, if it belongs to this holder. If there is no file `reserve`, the lock becomes that file. */
+export function release(path: string, id: string, reserve?: string): void {
+  if (readLock(path)?.id !== id) return
+  if (reserve === undefined || pathExistsSync(reserve)) unlinkSync(path)
+  else renameSync(path, reserve)
 }
 
 /**
@@ -104,55 +119,128 @@ export function describeHolder(holder: NonNullable<FoundLock['holder']>): string
 }
 
 /** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
-function tryCreate(path: string, own: Holder): boolean {
+function tryCreate(path: string, own: Holder, reserve?: string): boolean {
   try {
-    const fd = openSync(path, 'wx', 0o600)
-    try {
-      writeFileSync(fd, `${JSON.stringify(own)}\n`)
-    } finally {
-      closeSync(fd)
-    }
+    createSync(path, own)
     return true
   } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    if (!isFull(error) || reserve === undefined) throw error
+    const claim = temporaryName(path)
+    if (!takeReserve(reserve, path, claim)) throw error
+    return tryLink(claim, path, { own, reserve })
+  }
+}
+
+/** Leaves no file that is not complete, because each would take an inode. */
+function createSync(path: string, own: Holder): void {
+  const fd = openSync(path, 'wx', 0o600)
+  try {
+    writeFileSync(fd, textOf(own))
+  } catch (error) {
+    if (lstatIfPresentSync(path)?.ino === fstatSync(fd).ino) tryUnlinkSync(path)
+    throw error
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** Fits into one block of every file system, and fills it, so that another holder can be written in place. */
+const USUAL_BYTES = 1024
+
+/** Returns the holder as JSON, padded with spaces to this size. */
+function textOf(own: Holder, bytes = USUAL_BYTES): string {
+  return `${JSON.stringify(own).padEnd(bytes - 1)}\n`
+}
+
+function isFull(error: unknown): boolean {
+  return ['ENOSPC', 'EDQUOT'].includes(errnoOf(error) ?? '')
+}
+
+/** Gives a file whose inode and blocks a lock may use a name that no other process uses. Returns false without one. */
+function takeReserve(reserve: string, path: string, claim: string): boolean {
+  // A process that was killed may have left the reserve under the name that it had given it.
+  const left = namesNextTo(path, '.').filter(name => pidExists(ownerOfTemporary(name) ?? process.pid) === false)
+  const files = [reserve, ...left.map(name => join(dirname(path), name))]
+  return files.some(file => lstatIfPresentSync(file)?.nlink === 1 && tryRenameSync(file, claim))
+}
+
+interface Claiming {
+  readonly own: Holder
+  readonly reserve: string
+}
+
+/** Makes the reserve, which has the name `claim`, the lock. That needs neither an inode nor a block. */
+function tryLink(claim: string, path: string, { own, reserve }: Claiming): boolean {
+  try {
+    writeInPlaceSync(claim, own)
+    linkSync(claim, path)
+    tryUnlinkSync(claim)
+    return true
+  } catch (error) {
+    tryRenameSync(claim, reserve)
     if (errnoOf(error) === 'EEXIST') return false
     throw error
   }
 }
 
-function isOwnOrTakenOver(path: string, own: Holder): boolean {
+/** Replaces the text of a file by one of the same size. */
+function writeInPlaceSync(path: string, own: Holder): void {
+  const fd = openSync(path, constants.O_RDWR | constants.O_NOFOLLOW)
+  try {
+    writeSync(fd, textOf(own, fstatSync(fd).size), 0)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function tryRenameSync(from: string, to: string): boolean {
+  try {
+    renameSync(from, to)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function isOwnOrTakenOver(path: string, own: Holder, reserve?: string): boolean {
   const found = readLock(path)
   if (found === undefined) return false
-  return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own))
+  return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own, reserve))
 }
 
 /**
  * The mark is itself a lock, named after the dead holder, so that contenders for the locks of different dead holders
  * never meet. The mark of a contender that died is taken over in turn. Only the process with the mark may touch the
- * lock of that dead holder.
+ * lock of that dead holder: the mark itself becomes the lock.
  */
-function takeOver(dead: FoundLock, own: Holder): boolean {
+function takeOver(dead: FoundLock, own: Holder, reserve?: string): boolean {
   const mark = `${dead.path}${MARK}${dead.id}`
-  let isReplaced = false
   try {
-    isReplaced = tryTake(mark, own) && readLock(dead.path)?.id === dead.id
-    if (isReplaced) replace(dead.path, own)
+    const isReplaced = tryTake(mark, own, reserve) && readLock(dead.path)?.id === dead.id
+    if (isReplaced) renameSync(mark, dead.path)
+    else release(mark, own.id, reserve)
+    return isReplaced
   } catch (error) {
     // The first error says what is wrong. If the mark stays, the next holder removes it.
     if (tryReadLock(mark)?.id === own.id) tryUnlinkSync(mark)
-    throw error
+    if (!isFull(error) || own.kernel_lock === null) throw error
+    return takeOverInPlace(dead, own, mark)
   }
-  release(mark, own.id)
-  return isReplaced
 }
 
-function replace(path: string, own: Holder): void {
-  const replacement = temporaryName(path)
-  try {
-    tryCreate(replacement, own)
-    renameSync(replacement, path)
-  } finally {
-    tryUnlinkSync(replacement)
+/**
+ * Takes over a lock on a disk without any space. The kernel lock keeps away the processes that have kernel locks; the
+ * others make a mark first, so one of them may still replace the file.
+ */
+function takeOverInPlace({ path, id }: FoundLock, own: Holder, mark: string): boolean {
+  const isMarked = (): boolean => {
+    const found = readLock(mark)
+    return found !== undefined && !isAbandoned(found, own)
   }
+  if (isMarked() || readLock(path)?.id !== id) return false
+  writeInPlaceSync(path, own)
+  return !isMarked()
 }
 
 /**

@@ -24,6 +24,11 @@ const KERNEL_LOCK = 'kernel-lock'
 export interface LockRequest {
   /** Path of the lock file, in a directory of ours. */
   path: string
+  /**
+   * A file whose space the lock may take if the disk is full. If there is no such file, the lock becomes that file when
+   * it is released.
+   */
+  reserve?: string
   timeoutMs: number
   runUrl: string | null
   /** The name and version to deploy, which other runs show while they wait. */
@@ -60,7 +65,7 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
     removeDeadMarks(request.path, holder)
     return { release: () => giveBack(request, contender) }
   } catch (error) {
-    giveBack({ path: request.path }, contender)
+    giveBack({ ...request, onLeft: () => {} }, contender)
     request.signal?.throwIfAborted()
     throw toHostError(error, `taking the lock ${request.path}`)
   }
@@ -98,7 +103,7 @@ interface Contender {
 }
 
 async function waitForTurn(request: LockRequest, contender: Contender, clock: Clock): Promise<Holder> {
-  const { path, runUrl, deployment, signal, identity = readOwnIdentity() } = request
+  const { path, reserve, runUrl, deployment, signal, identity = readOwnIdentity() } = request
   const deadline = clock.now() + request.timeoutMs
   const pause = startWaiting(request, contender, { clock, deadline })
   for (;;) {
@@ -110,7 +115,7 @@ async function waitForTurn(request: LockRequest, contender: Contender, clock: Cl
     const since = new Date().toISOString()
     const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) }
     const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since }
-    if (contender.kernel !== 'busy' && tryTake(path, own)) return own
+    if (contender.kernel !== 'busy' && tryTake(path, own, reserve)) return own
     await pause()
   }
 }
@@ -136,10 +141,13 @@ function startWaiting(request: LockRequest, contender: Contender, { clock, deadl
   }
 }
 
-function giveBack({ path, onLeft }: Pick<LockRequest, 'path' | 'onLeft'>, { id, kernel }: Contender): void {
+function giveBack(
+  { path, reserve, onLeft }: Pick<LockRequest, 'path' | 'reserve' | 'onLeft'>,
+  { id, kernel }: Contender,
+): void {
   try {
     try {
-      release(path, id)
+      release(path, id, reserve)
     } finally {
       if (typeof kernel === 'object') kernel.release()
     }

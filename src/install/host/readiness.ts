@@ -1,14 +1,13 @@
 import { randomBytes } from 'node:crypto'
-import { accessSync, constants, type Stats, statSync, writeFileSync } from 'node:fs'
+import { accessSync, appendFileSync, constants, type Stats, statSync, truncateSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { asSentence, shellWord } from '../../core/text.ts'
 import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
-import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { OWN_INODES, requireSpace } from '../files/space.ts'
-import { lstatIfPresentSync, pathExistsSync } from '../files/walk.ts'
+import { lstatIfPresentSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, reservePath, snapshotsPath } from './layout.ts'
 import { type HostAccess, requireOwnDirectory, requireOwnKinds, requireSafeHost } from './ownership.ts'
 import { nearestDirectory, requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
@@ -188,19 +187,25 @@ function statIfPresentSync(path: string): Stats | undefined {
 const RESERVE_BYTES = 64 * 1024
 
 /**
- * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
+ * Reserves an inode and 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked
+ * and recovered.
  */
 function keepReserve(layout: Layout): void {
-  if (pathExistsSync(reservePath(layout))) return
+  const path = reservePath(layout)
+  const size = lstatIfPresentSync(path)?.size ?? 0
+  if (size >= RESERVE_BYTES) return
   try {
     // Random, because a file system could compress anything else to nothing.
-    writeFileSync(reservePath(layout), randomBytes(RESERVE_BYTES), { flag: 'wx', mode: 0o600 })
+    appendFileSync(path, randomBytes(RESERVE_BYTES - size), { mode: 0o600 })
   } catch {
-    tryUnlinkSync(reservePath(layout))
+    tryTruncateSync(path, size)
   }
 }
 
-/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
-export function spendReserve(layout: Layout): boolean {
-  return tryUnlinkSync(reservePath(layout))
+function tryTruncateSync(path: string, size: number): void {
+  try {
+    truncateSync(path, size)
+  } catch {
+    // There is no reserve.
+  }
 }

@@ -13,6 +13,7 @@ import { dirname } from 'node:path'
 import { promisify } from 'node:util'
 import { errnoOf } from '../../core/errors.ts'
 import { syncDirectory, syncFile, temporaryName } from '../files/durable.ts'
+import { closeQuietlySync } from '../files/open.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import type { DeploymentFacts } from './facts.ts'
 import { formatLine, PADDING, parseJournalText, startOfPadding } from './line.ts'
@@ -170,7 +171,7 @@ class JournalFile {
   }
 
   close(): void {
-    closeSync(this.#fd)
+    closeQuietlySync(this.#fd)
   }
 
   async #eraseRemains(): Promise<void> {

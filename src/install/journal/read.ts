@@ -1,7 +1,8 @@
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+import { constants, fstatSync, openSync, readFileSync } from 'node:fs'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { isOfDeployment } from '../changes/change.ts'
+import { closeQuietlySync } from '../files/open.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { placeName, placeOf } from '../host/layout.ts'
 import { retainedPaths } from '../host/record.ts'
@@ -85,7 +86,7 @@ function readFileNoFollow(path: string): Buffer | undefined {
       if (fstatSync(fd).size > MAX_STATE_BYTES) throw new JournalDamage('it is larger than 64 MiB')
       return readFileSync(fd)
     } finally {
-      closeSync(fd)
+      closeQuietlySync(fd)
     }
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return undefined

@@ -189,7 +189,8 @@ function usedTrees(layout: Layout): TreeIdentity[] {
   return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)]
 }
 
-async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolean> {
+/** Logs a warning if a cleanup fails, because later runs continue it. Returns whether it succeeded. */
+export async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolean> {
   try {
     await act()
     return true

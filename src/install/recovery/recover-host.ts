@@ -1,9 +1,11 @@
+import { setTimeout } from 'node:timers/promises'
 import { toDeployError } from '../../core/errors.ts'
-import { toHostError } from '../files/errors.ts'
+import { isSystemError, toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
+import { reservePath } from '../host/layout.ts'
 import { acquireLock, type HeldLock, type LockRequest } from '../host/lock.ts'
 import { requireOwnKinds, requireSafeHost, UntouchableHostError } from '../host/ownership.ts'
-import { prepareHost, spendReserve } from '../host/readiness.ts'
+import { prepareHost } from '../host/readiness.ts'
 import type { DeploymentEnd } from '../journal/facts.ts'
 import { readJournal } from '../journal/read.ts'
 import type { HostContext } from '../reports/host.ts'
@@ -15,6 +17,7 @@ import { findPending } from './services.ts'
 
 /** A longer wait is not needed: a live holder has already recovered the host. */
 const POST_LOCK_TIMEOUT_MS = 5000
+const REPEAT_AFTER_MS = 100
 
 /** What is known in a post step about its main step. */
 export interface MainStep {
@@ -31,12 +34,31 @@ export interface MainStep {
  */
 export async function recoverMainStep(host: HostContext, main: MainStep): Promise<RunResult | undefined> {
   const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS)
-  return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs)
+  const recover = main.hasEnded ? completeStep : recoverKilledStep
+  return await withSecondAttempt(() => recover(host, timeoutMs))
+}
+
+/**
+ * Repeats a recovery once if the system has reported an error: it may lack memory or descriptors for a moment. A
+ * recovery may be repeated, whatever it has done.
+ */
+async function withSecondAttempt<Recovered>(recover: () => Promise<Recovered>): Promise<Recovered> {
+  try {
+    return await recover()
+  } catch (error) {
+    if (!isOfSystem(error)) throw error
+    await setTimeout(REPEAT_AFTER_MS)
+    return await recover()
+  }
+}
+
+function isOfSystem(error: unknown): boolean {
+  return isSystemError(error) || (error instanceof Error && error.cause !== undefined && isOfSystem(error.cause))
 }
 
 async function recoverKilledStep(host: HostContext, timeoutMs: number): Promise<RunResult | undefined> {
   try {
-    const recovered = await recoverHost(host, timeoutMs)
+    const recovered = await recoverOnce(host, timeoutMs)
     return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered)
   } catch (error) {
     const { code, message } = toDeployError(error)
@@ -56,7 +78,7 @@ async function completeStep(host: HostContext, timeoutMs: number): Promise<RunRe
   // The main step has already tried to recover such a host, and said why it could not.
   if (state === 'damaged' || state === 'of another, not restored') return undefined
   try {
-    const recovered = await recoverHost(host, state === 'own' ? timeoutMs : 0)
+    const recovered = await recoverOnce(host, state === 'own' ? timeoutMs : 0)
     // The main step has already shown its success.
     return recovered?.report.outcome === 'success' ? undefined : recovered
   } catch (error) {
@@ -96,6 +118,10 @@ export function isAnyPending({ layout, hostConfig }: HostContext): boolean {
  * if there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
  */
 export async function recoverHost(host: HostContext, lockTimeoutMs: number): Promise<RunResult | undefined> {
+  return await withSecondAttempt(() => recoverOnce(host, lockTimeoutMs))
+}
+
+async function recoverOnce(host: HostContext, lockTimeoutMs: number): Promise<RunResult | undefined> {
   requireSafeHost(host)
   if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) return undefined
   requireOwnKinds(host.layout)
@@ -107,25 +133,15 @@ export async function recoverHost(host: HostContext, lockTimeoutMs: number): Pro
   }
 }
 
-/**
- * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery.
- */
+/** Takes the lock. If the disk is full, the lock takes the space that is reserved for a recovery. */
 export async function holdLock(
   { layout, run, log }: HostContext,
   timeoutMs: number,
   more: Partial<Pick<LockRequest, 'signal' | 'log' | 'deployment'>> = {},
 ): Promise<HeldLock> {
   const say = (line: string): void => log.info(line)
-  const request = { path: layout.lock, timeoutMs, runUrl: run.url, log: say, onLeft: say, ...more }
-  const acquire = async () => await acquireLock(request)
-  try {
-    return await acquire()
-  } catch (error) {
-    const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal)
-    if (!isWorthIt || !spendReserve(layout)) throw error
-    return await acquire()
-  }
+  const paths = { path: layout.lock, reserve: reservePath(layout) }
+  return await acquireLock({ ...paths, timeoutMs, runUrl: run.url, log: say, onLeft: say, ...more })
 }
 
 /**

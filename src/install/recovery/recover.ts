@@ -23,6 +23,7 @@ import {
   cleanStaging,
   discardStaging,
   finishCommitted,
+  orWarn,
   removeStrayTemporaries,
   removeTrash,
   retryDiscarded,
@@ -100,15 +101,20 @@ async function beginRecovery(host: HostContext, { records, journal }: DeadRun): 
     await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id })
 }
 
-/** Records and reports how a dead run ended. Removes what it left if no later recovery needs it. */
+/** Records and reports how a dead run ended. Removes what it left, unless a later recovery needs it. */
 async function closeRecovered(host: HostContext, run: DeadRun, ended: RunEnd): Promise<RunResult> {
   const { begin, records, journal, record } = run
   const { end, isUnfinished, unwritten } = ended
   const known = findEnd(records)
   const wasReported = countAttempts(host, records) > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
-  if (end !== known) await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) })
+  const unfinished = isUnfinished ? { unfinished: true as const } : {}
+  const isNoted = end === known || (await journal.append({ record: 'end', end, ...unfinished })) !== undefined
   await enterTerminal(host, record, end)
+  const isSettled = end.rollback?.restored !== false && !isUnfinished
+  // The disk may be full. Nothing needs the staged files anymore, and the reports need space.
+  if (isNoted && isSettled && !ended.hasLost)
+    await orWarn(host.log, () => emptyStaging(host, begin.facts.deployment_id))
   const closed = await closeDeployment(host, {
     record,
     end,
@@ -122,7 +128,8 @@ async function closeRecovered(host: HostContext, run: DeadRun, ended: RunEnd): P
   if (isUnfinished) host.grace.cancelled.throwIfAborted()
   if (unwritten !== undefined) throw unwritten
   await retryDiscarded(host.layout, host.log)
-  await endJournal(host, begin.facts.deployment_id, ended)
+  // If there is no local report, another run writes it, provided that the journal says how this run ended.
+  if (closed.reportPath !== undefined || !isNoted) await endJournal(host, begin.facts.deployment_id, ended)
   logRecovered(host, closed.report, known)
   return closed
 }

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, renameSync, writeFileSync } from 'node:fs'
+import { constants, fstatSync, openSync, readdirSync, readSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { syncDirectory, syncFile } from '../files/durable.ts'
-import { readSmallBytesSync } from '../files/open.ts'
+import { closeQuietlySync, readSmallBytesSync } from '../files/open.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { auditPath, byNumber, type Layout, nextNumber, type PartName, partOf, placeName } from '../host/layout.ts'
 import { readHostRecord } from '../host/record.ts'
@@ -71,7 +71,7 @@ async function appendLine(path: string, text: string): Promise<'written' | 'full
     await syncFile(fd)
     return 'written'
   } finally {
-    closeSync(fd)
+    closeQuietlySync(fd)
   }
 }
 

@@ -206,9 +206,21 @@ async function conclude(
   reporting: Pick<Unreported, 'isLocked' | 'onAccepted' | 'temporaryFolder'>,
 ): Promise<RunResult> {
   const address = host.sender?.address ?? null
-  const handover = unchecked && writeHandover(host.layout, record.facts, unchecked)
+  const handover = unchecked && tryToHandOver({ host, record }, unchecked)
   const closed = await closeDeployment(host, { record, end, address, ...reporting }, known =>
     tools.observer.onEnded({ ...known, error, handover }),
   )
   return { ...closed, error }
+}
+
+/** Returns undefined if `installed.json` cannot be read: a run that has ended must be reported in any case. */
+function tryToHandOver(
+  { host, record }: Pick<RunningDeployment, 'host' | 'record'>,
+  unchecked: NonNullable<RunEnd['unchecked']>,
+): string | undefined {
+  try {
+    return writeHandover(host.layout, record.facts, unchecked)
+  } catch {
+    return undefined
+  }
 }

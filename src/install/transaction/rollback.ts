@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { type DeployError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { listFirst } from '../../core/text.ts'
@@ -12,7 +13,7 @@ import type { DeploymentEnd, DeploymentFacts, RollbackFacts } from '../journal/f
 import { restoreServices, type ServiceChange, type ServiceStarts } from '../services/changes.ts'
 import { findUnhealthy, isExamining, type RestoredCheck } from '../services/health.ts'
 import { describePart, describeService } from '../services/supervise.ts'
-import { compareInstalled, findLater, findMoving, findRecordedIn, readDriftNote } from '../trees/drift.ts'
+import { compareInstalled, findLater, findMoving, findRecordedIn, isHidden, readDriftNote } from '../trees/drift.ts'
 
 export interface FailedRun extends RestoredFiles {
   /** The contract and the slug of the deployment, whose parts its project-wide unit runs. */
@@ -282,19 +283,31 @@ async function comparePlace(place: Place, files: RestoredFiles): Promise<Verific
   const before = { root, note, recorded, isAfterCrash: byContent }
   const { damaged: missed, written } = await findLater(before, found)
   const moving = await findMoving(before, missed, grace.comparing)
-  const damaged = missed.filter(path => !moving.has(path))
+  const missing = missed.filter(path => !moving.has(path))
+  const hidden = missing.filter(path => isHidden(join(root, path)))
+  const damaged = missing.filter(path => !hidden.includes(path))
   const problems = [
     ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
     ...written.map(
       path => `${name}/${path} was written by another process after the deployment began, and was left as it is`,
     ),
     ...(moving.size === 0 ? [] : [describeMoving([...moving].map(path => `${name}/${path}`))]),
+    ...(hidden.length === 0
+      ? []
+      : [
+          `${HIDDEN}${listFirst(
+            hidden.map(path => `${name}/${path}`),
+            MAX_NAMED,
+          )}`,
+        ]),
   ]
-  const isIntact = !note.modified && written.length + moving.size === 0
+  const isIntact = !note.modified && written.length + moving.size + hidden.length === 0
   return { verified: damaged.length > 0 ? false : isIntact || null, problems }
 }
 
 const MOVING = 'Another process renames files or directories back and forth, so these paths are missing at times: '
+
+const HIDDEN = 'These restored files could not be read, so they were not compared with their record: '
 
 /** Describes files of a restored tree that were missing only because another process was renaming them. */
 export function describeMoving(paths: readonly string[]): string {
@@ -308,7 +321,7 @@ export function describeMoving(paths: readonly string[]): string {
 export function isOfFile(problem: string, places: readonly Place[]): boolean {
   const paths = places.map(place => `${placePath(place)}/`)
   if (problem.startsWith(NOT_COMPARED)) return true
-  return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`))
+  return paths.some(path => ['', MOVING, HIDDEN].some(words => problem.startsWith(`${words}${path}`)))
 }
 
 /**

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { constants, writeFileSync } from 'node:fs'
+import { constants, lstatSync, openSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
@@ -9,9 +9,9 @@ import { type Log, monotonicMs } from '../../core/log.ts'
 import { countInWords } from '../../core/text.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { toHostError } from '../files/errors.ts'
-import { readSmallFileSync } from '../files/open.ts'
+import { closeQuietlySync, readSmallFileSync } from '../files/open.ts'
 import { FileDigester, TimeSlice } from '../files/time-slice.ts'
-import { describeItemSync, type FoundItem, type TreeItem } from '../files/walk.ts'
+import { describeItemSync, type FoundItem, isAbsent, type TreeItem } from '../files/walk.ts'
 import {
   installPath,
   type Layout,
@@ -535,6 +535,18 @@ function orUndefined<Value>(read: () => Value): Value | undefined {
     return read()
   } catch {
     return undefined
+  }
+}
+
+const READ_ONLY = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
+
+/** True if it cannot be found out whether a file is at the path, or what is in it. */
+export function isHidden(path: string): boolean {
+  try {
+    if (lstatSync(path).isFile()) closeQuietlySync(openSync(path, READ_ONLY))
+    return false
+  } catch (error) {
+    return !isAbsent(error)
   }
 }
 

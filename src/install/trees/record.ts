@@ -17,6 +17,7 @@ import { isBelow } from '../../core/identifiers.ts'
 import { comparePaths, inTreeOrder, treeDigest } from '../../core/trust/tree-digest.ts'
 import { syncDirectory, syncFile, temporaryName } from '../files/durable.ts'
 import type { PartTree } from '../files/extracted-tree.ts'
+import { closeQuietlySync } from '../files/open.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { withListed } from '../files/spelling.ts'
 import { TimeSlice } from '../files/time-slice.ts'
@@ -91,7 +92,7 @@ function readWholeRecord(layout: Layout, { tree_record: name }: TreeIdentity): W
     if (hash('sha256', text) !== name) throw new TreeRecordDamage('its content does not match the digest in its name')
     return { text, recordedAt: String(stat.mtimeNs) }
   } finally {
-    closeSync(fd)
+    closeQuietlySync(fd)
   }
 }
 
@@ -112,7 +113,7 @@ function* readItems(fd: number, name: string): Generator<RecordedItem, undefined
     }
     if (found.digest('hex') !== name) throw new TreeRecordDamage('its content does not match the digest in its name')
   } finally {
-    closeSync(fd)
+    closeQuietlySync(fd)
   }
 }
 

@@ -7,6 +7,7 @@
 // already in an earlier process, so that the calls like it fail from the start. FAULT_LOG receives the calls.
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
+import { join } from 'node:path'
 import { getSystemErrorMap } from 'node:util'
 
 const { ARMED, FAULT_LOG, FAULT_ROOT } = process.env
@@ -67,7 +68,7 @@ process.once('exit', () => {
 
 /** Counts a call; true if it has to fail. */
 function isHit(name, { area, path }) {
-  isArmed ||= (area === FAULT_ROOT || area === 'spawn') && own(() => existsSync(ARMED))
+  isArmed ||= path.startsWith(join(FAULT_ROOT, '.hub-deploy')) && own(() => existsSync(ARMED))
   if (!isArmed) return false
   seen.push(`${name} ${path}`)
   if (failed !== undefined) return forEver && failed.name === name && failed.area === area

@@ -20,7 +20,7 @@ import { createSteppedClock } from '../../clocks.ts'
 import { COMPILE_CACHE } from '../../compile-cache.ts'
 import { HANG_LIMIT_MS, sampled } from '../../extent.ts'
 import { temporaryDirectory } from '../../folders.ts'
-import { failOpen } from '../failing-open.ts'
+import { failOpen } from '../failing-calls.ts'
 
 const CONTENDER = join(import.meta.dirname, 'lock-contender.ts')
 const HOLDER_ID = '0b3a8a52-7a0a-4d4b-9d53-6f6a3f6d1b11'

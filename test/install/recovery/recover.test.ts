@@ -25,7 +25,7 @@ import type { JournalRecord } from '../../../src/install/journal/records.ts'
 import { isInDoubt } from '../../../src/install/recovery/dead-run.ts'
 import { recoverDeadRun } from '../../../src/install/recovery/recover.ts'
 import { listTree, writeTree } from '../../folders.ts'
-import { failOpen } from '../failing-open.ts'
+import { failOpen } from '../failing-calls.ts'
 import { journalText } from '../journal/journal-text.ts'
 import { DEPLOYMENT_ID, rowOf, senderThat, snapshotOf } from '../prepared-host.ts'
 import {

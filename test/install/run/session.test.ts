@@ -13,7 +13,7 @@ import { type DeploymentStart, type RunningDeployment, startDeployment } from '.
 import { HostLock, type HostSession, openSession } from '../../../src/install/run/session.ts'
 import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../src/marketplace/deployment.ts'
 import { writeTree } from '../../folders.ts'
-import { failOpen } from '../failing-open.ts'
+import { failOpen } from '../failing-calls.ts'
 import { requestOf, toolsOf } from '../prepared-deployment.ts'
 import {
   collectLog,

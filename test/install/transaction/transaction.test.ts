@@ -10,6 +10,7 @@ import { type AnnouncedChange, pendingChanges } from '../../../src/install/journ
 import { beginTransaction, type Transaction } from '../../../src/install/transaction/transaction.ts'
 import { type ChangeLog, isAnyMade, undoChanges } from '../../../src/install/transaction/undo.ts'
 import { listTree, temporaryDirectory, writeTree } from '../../folders.ts'
+import { failCalls } from '../failing-calls.ts'
 import { collectLog, factsOf, rowOf } from '../prepared-host.ts'
 
 /** An update as the steps make it: old tree out, kept path over, new tree in, settings written. */
@@ -200,6 +201,90 @@ describe('undoChanges', () => {
     await undoChanges(changeLog, announced())
     const { 'plugins/x/data': _, 'plugins/x/data/db': __, ...others } = before
     assert.deepEqual(listing(), others)
+  })
+})
+
+describe('an undo of which one call fails', () => {
+  const places = (scene: TogetherScene, ...paths: string[]): string[] => paths.map(path => join(scene.root, path))
+
+  it('is complete if each rename fails once, and records each undo', async t => {
+    const scene = await makeSwitched(t)
+    for (const path of places(scene, ...IDS.map(id => `plugins/${id}`), ...IDS.map(snapshotOf)))
+      failCalls(t, 'renameSync', path, { code: 'EIO', times: 1 })
+    assert.equal(await scene.transaction.undo(), true)
+    assert.deepEqual([scene.announced(), scene.listing()], [[], scene.before])
+  })
+
+  it('restores the other parts if one part stays, leaves that part as it is, and names only its changes', async t => {
+    const scene = await makeSwitched(t)
+    const [place = ''] = places(scene, 'plugins/b')
+    const switched = listTree(place)
+    failCalls(t, 'renameSync', place, { code: 'EIO' })
+    await assert.rejects(scene.transaction.undo(), error => {
+      assert.ok(error instanceof RollbackError)
+      assert.doesNotMatch(error.message, /plugins\/[ac]/)
+      assert.match(error.message, /was moved to plugins\/b; .*; plugins\/b was moved to /)
+      return true
+    })
+    assert.deepEqual(listTree(place), switched)
+    for (const id of ['a', 'c'])
+      for (const file of ['main', 'data/db'])
+        assert.equal(scene.listing()[`plugins/${id}/${file}`], scene.before[`plugins/${id}/${file}`])
+    assert.deepEqual(
+      scene.announced().map(({ nth }) => nth),
+      [1, 1, 1],
+    )
+  })
+
+  it('continues where it stopped once the cause is gone, although no undo could be recorded', async t => {
+    const scene = await makeSwitched(t)
+    const pending = scene.announced()
+    const [place = ''] = places(scene, 'plugins/b')
+    const unwritable = { ...scene.changeLog, journal: UNWRITABLE }
+    await t.test('while one part stays', async own => {
+      failCalls(own, 'renameSync', place, { code: 'EIO' })
+      await assert.rejects(undoChanges(unwritable, [...pending]), { code: 'rollback_failed' })
+    })
+    assert.equal(isAnyMade(scene.root, pending), true)
+    assert.equal(await undoChanges(unwritable, [...pending]), true)
+    assert.deepEqual(scene.listing(), scene.before)
+    assert.equal(isAnyMade(scene.root, pending), false)
+  })
+
+  it('does not count a rename as failed if only the sync after it fails', async t => {
+    const scene = await makeSwitched(t)
+    for (const path of places(scene, 'plugins', STAGING)) failCalls(t, 'openSync', path, { code: 'EIO', times: 1 })
+    assert.equal(await scene.transaction.undo(), true)
+    assert.deepEqual([scene.announced(), scene.listing()], [[], scene.before])
+    assert.deepEqual(scene.transaction.unsynced, [])
+  })
+
+  it('leaves its changes to the next undo, although all is back, if nothing can be synced', async t => {
+    const scene = await makeSwitched(t)
+    const path = process.env['PATH']
+    t.after(() => {
+      process.env['PATH'] = path
+    })
+    process.env['PATH'] = '/nonexistent'
+    const [plugins = ''] = places(scene, 'plugins')
+    await t.test('while the disk is broken', async own => {
+      failCalls(own, 'openSync', plugins, { code: 'EIO' })
+      assert.equal(await scene.transaction.undo(), true)
+    })
+    assert.deepEqual(scene.listing(), scene.before)
+    assert.match(scene.transaction.unsynced[0]?.message ?? '', /durable.*EIO/)
+    assert.equal(scene.announced().length, 6)
+    await scene.transaction.undo()
+    assert.deepEqual([scene.announced(), scene.listing()], [[], scene.before])
+  })
+
+  it('removes a directory that the deployment has made, although the first attempt fails', async t => {
+    const { root, transaction, listing } = await makeScene(t)
+    const before = listing()
+    await transaction.apply([{ type: 'make_directory', path: 'extensions' }])
+    failCalls(t, 'rmdirSync', join(root, 'extensions'), { code: 'EIO', times: 1 })
+    assert.equal(await transaction.undo(), false)
+    assert.deepEqual(listing(), before)
   })
 })
 
