@@ -18265,6 +18265,8 @@ function runToEnd(work) {
 
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 };
 const MAX_OUTPUT_BYTES = 2048;
+/** The wait before the second attempt to start a child. */
+const RESTART_AFTER_MS = 100;
 /** For a PATH without any absolute folder. Without a PATH, some shells also search the current folder. */
 const SYSTEM_PATH = '/usr/bin:/bin';
 /**
@@ -18375,10 +18377,19 @@ function stdioOf({ isSilent, descriptor, isTethered }) {
     return descriptor === undefined ? 'ignore' : ['ignore', 'ignore', 'ignore', descriptor];
 }
 /**
- * Returns the system's error if the program could not be started. Reads nothing from the child until then: without a
- * free descriptor, a child has no streams. No event of the child comes between its start and the caller's next line.
+ * Returns the system's error if the program could not be started, also not at the second attempt: the system may lack
+ * processes, memory or descriptors for a moment. No event of the child comes between its start and the caller's next
+ * line.
  */
-async function startChild({ command, env, cwd }, stdio) {
+async function startChild(request, stdio) {
+    const child = await tryToStart(request, stdio);
+    if (!(child instanceof Error) || errnoOf(child) === 'ENOENT')
+        return child;
+    await (0,promises_namespaceObject.setTimeout)(RESTART_AFTER_MS);
+    return await tryToStart(request, stdio);
+}
+/** Reads nothing from the child before it has started: without a free descriptor, a child has no streams. */
+async function tryToStart({ command, env, cwd }, stdio) {
     const [program, ...args] = command;
     try {
         const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
@@ -18545,12 +18556,23 @@ function openDirectorySync(path) {
                 mount ??= { id: mountOf(fd) };
                 return mount.id;
             },
-            close: () => (0,external_node_fs_namespaceObject.closeSync)(fd),
+            close: () => closeQuietlySync(fd),
         };
     }
     catch (error) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
         throw error;
+    }
+}
+/**
+ * Closes a descriptor that was only read, or whose bytes are synced: an error of its close would say nothing about them.
+ */
+function closeQuietlySync(fd) {
+    try {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+    catch {
+        // The descriptor is free, even after an error.
     }
 }
 /** Calls `act` with the open directory, and closes the directory when `act` has returned or thrown. */
@@ -18710,7 +18732,7 @@ function readSmallBytesSync(path, maxBytes, flags) {
         return stat.isFile() && stat.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : undefined;
     }
     finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        closeQuietlySync(fd);
     }
 }
 /**
@@ -18726,6 +18748,7 @@ function tryReadSmallFileSync(path, maxBytes) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/time-slice.js
+
 
 
 
@@ -18813,7 +18836,7 @@ class FileDigester {
             }
         }
         finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
+            closeQuietlySync(fd);
         }
         return digest.digest('hex');
     }
@@ -19114,6 +19137,7 @@ async function removePrivateFolder(parent, path, signal) {
 
 
 
+
 const SYNC_TIMEOUT_MS = 10 * 60_000;
 const PARALLEL_SYNCS = 4;
 /** Makes an open file's bytes durable. The sync may take a long time, but never blocks the event loop. */
@@ -19190,7 +19214,7 @@ async function writeNewFile(path, text, mode = 0o600) {
         await syncFile(fd);
     }
     finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        closeQuietlySync(fd);
     }
 }
 /** Makes every creation, renaming and removal in a directory durable. */
@@ -19264,7 +19288,7 @@ async function openAndSync(path, flags) {
         await syncFile(fd);
     }
     finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        closeQuietlySync(fd);
     }
 }
 /**
@@ -20616,7 +20640,6 @@ function nearestDirectory(path) {
 
 
 
-
 /** Space for our own records. The space for the artifact is checked once its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 /**
@@ -20778,22 +20801,29 @@ function statIfPresentSync(path) {
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024;
 /**
- * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
+ * Reserves an inode and 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked
+ * and recovered.
  */
 function keepReserve(layout) {
-    if (pathExistsSync(reservePath(layout)))
+    const path = reservePath(layout);
+    const size = lstatIfPresentSync(path)?.size ?? 0;
+    if (size >= RESERVE_BYTES)
         return;
     try {
         // Random, because a file system could compress anything else to nothing.
-        (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
+        (0,external_node_fs_namespaceObject.appendFileSync)(path, (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES - size), { mode: 0o600 });
     }
     catch {
-        tryUnlinkSync(reservePath(layout));
+        tryTruncateSync(path, size);
     }
 }
-/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
-function spendReserve(layout) {
-    return tryUnlinkSync(reservePath(layout));
+function tryTruncateSync(path, size) {
+    try {
+        (0,external_node_fs_namespaceObject.truncateSync)(path, size);
+    }
+    catch {
+        // There is no reserve.
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/journal/facts.js
@@ -21058,6 +21088,7 @@ const external_node_string_decoder_namespaceObject = require("node:string_decode
 
 
 
+
 /** Also longer than any line: a path and a symlink's target have at most 4 KiB each, or six times as much if quoted. */
 const RECORD_WINDOW_BYTES = 64 * 1024;
 /** Enough for a tree of a million files. */
@@ -21114,7 +21145,7 @@ function readWholeRecord(layout, { tree_record: name }) {
         return { text, recordedAt: String(stat.mtimeNs) };
     }
     finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        closeQuietlySync(fd);
     }
 }
 /** Closes the descriptor. */
@@ -21137,7 +21168,7 @@ function* readItems(fd, name) {
             throw new TreeRecordDamage('its content does not match the digest in its name');
     }
     finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        closeQuietlySync(fd);
     }
 }
 function* linesOf(fd, digest) {
@@ -21538,6 +21569,7 @@ function usedTrees(layout) {
     const { installed, removed } = readHostRecord(layout);
     return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
 }
+/** Logs a warning if a cleanup fails, because later runs continue it. Returns whether it succeeded. */
 async function orWarn(log, act) {
     try {
         await act();
@@ -21553,6 +21585,7 @@ function warnOfRest(log, error) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/kernel-lock.js
+
 
 
 
@@ -21602,7 +21635,7 @@ async function readFreeKernelLock(request) {
     }
     finally {
         if (fd !== undefined)
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
+            closeQuietlySync(fd);
     }
 }
 function lockOf(fd) {
@@ -21611,7 +21644,7 @@ function lockOf(fd) {
         id: String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino),
         release() {
             if (isOpen)
-                (0,external_node_fs_namespaceObject.closeSync)(fd);
+                closeQuietlySync(fd);
             isOpen = false;
         },
     };
@@ -21701,6 +21734,7 @@ const kernel_lock_NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
 
 
 
+
 const MARK = '.takeover-';
 const MAX_BYTES = 64 * 1024;
 const ownSchema = object({
@@ -21734,10 +21768,11 @@ const foreignSchema = schemas_lazy(() => object({
  * Tries once to become the holder that the file at `path` names: creates the file, or takes it over if its holder is
  * provably dead or its content is garbage. The loser of a race never harms the winner: only the process that created
  * the one take-over mark of a dead holder may replace that holder's lock. Needs no hard links, and works between
- * processes with and without a kernel lock.
+ * processes with and without a kernel lock. On a full disk, makes the file `reserve` the lock, if the file system has
+ * hard links, or, with the kernel lock, takes over a lock in place.
  */
-function tryTake(path, own) {
-    if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
+function tryTake(path, own, reserve) {
+    if (!tryCreate(path, own, reserve) && !isOwnOrTakenOver(path, own, reserve))
         return false;
     // The order matters: a process that has not made its mark yet will read a complete file, and a process that has
     // removed its mark has already replaced the file.
@@ -21754,10 +21789,14 @@ function readLock(path) {
     const holder = parseHolder(text);
     return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
 }
-/** Removes a lock, or a mark, if it belongs to this holder. */
-function release(path, id) {
-    if (readLock(path)?.id === id)
+/** Removes a lock, or a mark, if it belongs to this holder. If there is no file `reserve`, the lock becomes that file. */
+function release(path, id, reserve) {
+    if (readLock(path)?.id !== id)
+        return;
+    if (reserve === undefined || pathExistsSync(reserve))
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
+    else
+        (0,external_node_fs_namespaceObject.renameSync)(path, reserve);
 }
 /**
  * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace the lock.
@@ -21779,60 +21818,130 @@ function describeHolder(holder) {
     return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
 }
 /** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
-function tryCreate(path, own) {
+function tryCreate(path, own, reserve) {
     try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
-        try {
-            (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${JSON.stringify(own)}\n`);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
+        createSync(path, own);
         return true;
     }
     catch (error) {
         if (errnoOf(error) === 'EEXIST')
             return false;
+        if (!isFull(error) || reserve === undefined)
+            throw error;
+        const claim = temporaryName(path);
+        if (!takeReserve(reserve, path, claim))
+            throw error;
+        return tryLink(claim, path, { own, reserve });
+    }
+}
+/** Leaves no file that is not complete, because each would take an inode. */
+function createSync(path, own) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
+    try {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, textOf(own));
+    }
+    catch (error) {
+        if (lstatIfPresentSync(path)?.ino === (0,external_node_fs_namespaceObject.fstatSync)(fd).ino)
+            tryUnlinkSync(path);
+        throw error;
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Fits into one block of every file system, and fills it, so that another holder can be written in place. */
+const USUAL_BYTES = 1024;
+/** Returns the holder as JSON, padded with spaces to this size. */
+function textOf(own, bytes = USUAL_BYTES) {
+    return `${JSON.stringify(own).padEnd(bytes - 1)}\n`;
+}
+function isFull(error) {
+    return ['ENOSPC', 'EDQUOT'].includes(errnoOf(error) ?? '');
+}
+/** Gives a file whose inode and blocks a lock may use a name that no other process uses. Returns false without one. */
+function takeReserve(reserve, path, claim) {
+    // A process that was killed may have left the reserve under the name that it had given it.
+    const left = namesNextTo(path, '.').filter(name => pidExists(ownerOfTemporary(name) ?? process.pid) === false);
+    const files = [reserve, ...left.map(name => (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name))];
+    return files.some(file => lstatIfPresentSync(file)?.nlink === 1 && tryRenameSync(file, claim));
+}
+/** Makes the reserve, which has the name `claim`, the lock. That needs neither an inode nor a block. */
+function tryLink(claim, path, { own, reserve }) {
+    try {
+        writeInPlaceSync(claim, own);
+        (0,external_node_fs_namespaceObject.linkSync)(claim, path);
+        tryUnlinkSync(claim);
+        return true;
+    }
+    catch (error) {
+        tryRenameSync(claim, reserve);
+        if (errnoOf(error) === 'EEXIST')
+            return false;
         throw error;
     }
 }
-function isOwnOrTakenOver(path, own) {
+/** Replaces the text of a file by one of the same size. */
+function writeInPlaceSync(path, own) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    try {
+        (0,external_node_fs_namespaceObject.writeSync)(fd, textOf(own, (0,external_node_fs_namespaceObject.fstatSync)(fd).size), 0);
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function tryRenameSync(from, to) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(from, to);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+function isOwnOrTakenOver(path, own, reserve) {
     const found = readLock(path);
     if (found === undefined)
         return false;
-    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
+    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own, reserve));
 }
 /**
  * The mark is itself a lock, named after the dead holder, so that contenders for the locks of different dead holders
  * never meet. The mark of a contender that died is taken over in turn. Only the process with the mark may touch the
- * lock of that dead holder.
+ * lock of that dead holder: the mark itself becomes the lock.
  */
-function takeOver(dead, own) {
+function takeOver(dead, own, reserve) {
     const mark = `${dead.path}${MARK}${dead.id}`;
-    let isReplaced = false;
     try {
-        isReplaced = tryTake(mark, own) && readLock(dead.path)?.id === dead.id;
+        const isReplaced = tryTake(mark, own, reserve) && readLock(dead.path)?.id === dead.id;
         if (isReplaced)
-            replace(dead.path, own);
+            (0,external_node_fs_namespaceObject.renameSync)(mark, dead.path);
+        else
+            release(mark, own.id, reserve);
+        return isReplaced;
     }
     catch (error) {
         // The first error says what is wrong. If the mark stays, the next holder removes it.
         if (tryReadLock(mark)?.id === own.id)
             tryUnlinkSync(mark);
-        throw error;
+        if (!isFull(error) || own.kernel_lock === null)
+            throw error;
+        return takeOverInPlace(dead, own, mark);
     }
-    release(mark, own.id);
-    return isReplaced;
 }
-function replace(path, own) {
-    const replacement = temporaryName(path);
-    try {
-        tryCreate(replacement, own);
-        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
-    }
-    finally {
-        tryUnlinkSync(replacement);
-    }
+/**
+ * Takes over a lock on a disk without any space. The kernel lock keeps away the processes that have kernel locks; the
+ * others make a mark first, so one of them may still replace the file.
+ */
+function takeOverInPlace({ path, id }, own, mark) {
+    const isMarked = () => {
+        const found = readLock(mark);
+        return found !== undefined && !isAbandoned(found, own);
+    };
+    if (isMarked() || readLock(path)?.id !== id)
+        return false;
+    writeInPlaceSync(path, own);
+    return !isMarked();
 }
 /**
  * True if a live process may still replace the file, because that process read the file while it was half written and
@@ -21937,7 +22046,7 @@ async function acquireLock(request, clock = systemClock) {
         return { release: () => giveBack(request, contender) };
     }
     catch (error) {
-        giveBack({ path: request.path }, contender);
+        giveBack({ ...request, onLeft: () => { } }, contender);
         request.signal?.throwIfAborted();
         throw toHostError(error, `taking the lock ${request.path}`);
     }
@@ -21970,7 +22079,7 @@ function describeOther(path) {
     return `a process that has not identified itself has the lock ("fuser ${kernelLockOf(path)}" finds the process)`;
 }
 async function waitForTurn(request, contender, clock) {
-    const { path, runUrl, deployment, signal, identity = readOwnIdentity() } = request;
+    const { path, reserve, runUrl, deployment, signal, identity = readOwnIdentity() } = request;
     const deadline = clock.now() + request.timeoutMs;
     const pause = startWaiting(request, contender, { clock, deadline });
     for (;;) {
@@ -21982,7 +22091,7 @@ async function waitForTurn(request, contender, clock) {
         const since = new Date().toISOString();
         const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) };
         const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since };
-        if (contender.kernel !== 'busy' && tryTake(path, own))
+        if (contender.kernel !== 'busy' && tryTake(path, own, reserve))
             return own;
         await pause();
     }
@@ -22002,10 +22111,10 @@ function startWaiting(request, contender, { clock, deadline }) {
         await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
     };
 }
-function giveBack({ path, onLeft }, { id, kernel }) {
+function giveBack({ path, reserve, onLeft }, { id, kernel }) {
     try {
         try {
-            release(path, id);
+            release(path, id, reserve);
         }
         finally {
             if (typeof kernel === 'object')
@@ -22219,21 +22328,30 @@ function justDisappeared(path) {
  */
 async function undoMove(root, move) {
     const { from, hasStray, ...undone } = await planUndo(root, move);
-    const setAside = [];
-    if (from !== undefined) {
-        const made = await makeMove(root, { from, to: move.from });
-        try {
-            await syncFolders([made.ends]);
-            setAside.push(...made.setAside);
-        }
-        finally {
-            made.ends.close();
-        }
+    const made = from === undefined ? undefined : await makeMove(root, { from, to: move.from });
+    const ends = made?.ends ?? holdEnds(root, move);
+    try {
+        // An earlier undo may have moved the path back without a sync.
+        const synced = await trySync([ends.to.folder, ends.from.folder]);
+        const setAside = [...(made?.setAside ?? []), ...(hasStray ? await putStrayAside(root, move) : [])];
+        const aside = setAside.length === 0 ? {} : await trySync([(0,external_node_path_namespaceObject.join)(root, SET_ASIDE)]);
+        return { ...undone, ...aside, ...synced, setAside };
     }
-    if (hasStray)
-        setAside.push(...(await putStrayAside(root, move)));
-    await syncSetAside(root, setAside);
-    return { ...undone, setAside };
+    finally {
+        ends.close();
+    }
+}
+/** Makes an undo in these folders durable, or returns why it could not. Skips folders that do not exist. */
+async function trySync(folders) {
+    try {
+        for (const folder of new Set(folders))
+            if (folder !== '' && pathExistsSync(folder))
+                await syncDirectory(folder);
+        return {};
+    }
+    catch (error) {
+        return { unsynced: error };
+    }
 }
 async function planUndo(root, move) {
     const location = await locate(root, move);
@@ -22595,6 +22713,7 @@ function splitPath(root, path) {
 
 
 
+
 /**
  * The changes that a deployment makes outside its staging folder, as data. The journal announces them, with everything
  * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
@@ -22608,6 +22727,21 @@ const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
 function isOfDeployment(change, deploymentId) {
     const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : [];
     return paths.every(path => [undefined, deploymentId].includes(stagedBy(path)));
+}
+/** True if a path of one change is a path of the other, or lies above or below one. Newer ones are undone first. */
+function isRelated(a, b) {
+    const isWithin = (path, other) => path === other || path.startsWith(`${other}/`);
+    return pathsOf(a).some(path => pathsOf(b).some(other => isWithin(path, other) || isWithin(other, path)));
+}
+function pathsOf(change) {
+    switch (change.type) {
+        case 'make_directory':
+            return [change.path];
+        case 'move':
+            return [change.from, change.to];
+        case 'create_file':
+            return [change.staged, change.path];
+    }
 }
 /** Returns the places that changes move a tree out of or into, each once. */
 function placesIn(changes) {
@@ -22691,12 +22825,12 @@ async function make(root, change) {
 async function undoChange(root, change) {
     switch (change.type) {
         case 'make_directory':
-            await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
+            removeIfEmptySync((0,external_node_path_namespaceObject.join)(root, change.path));
             return { wasMade: false, setAside: [] };
         case 'move':
             return await undoMove(root, change);
         case 'create_file':
-            return { wasMade: await removeCreated(root, change), setAside: [] };
+            return await undoCreated(root, change);
     }
 }
 /** True if a move was certainly not made, or is certainly undone: the file or tree is at its source. */
@@ -22740,14 +22874,16 @@ function describeLost(path, changes) {
     const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`;
     return `${place} was removed or replaced by another process after the deployment began, and cannot be put back`;
 }
-/** Never throws, because an empty directory that stays does no harm. */
-async function removeIfEmpty(path) {
+/** The codes of a directory that stays because something is in it, and of one that is gone or was replaced. */
+const NOT_EMPTY = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR']);
+/** Does not sync the removal, because an empty directory that returns after a power cut does no harm. */
+function removeIfEmptySync(path) {
     try {
         (0,external_node_fs_namespaceObject.rmdirSync)(path);
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     }
-    catch {
-        // The directory is not empty, is gone already, or cannot be removed.
+    catch (error) {
+        if (!NOT_EMPTY.has(errnoOf(error) ?? ''))
+            throw error;
     }
 }
 /**
@@ -22772,8 +22908,8 @@ async function createFromStaged(root, { staged, path }) {
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
 }
-/** Removes the file at the path if it is the created file. Returns whether it was removed. */
-async function removeCreated(root, file) {
+/** Removes the file at the path if it is the created file. */
+async function undoCreated(root, file) {
     const path = (0,external_node_path_namespaceObject.join)(root, file.path);
     const wasMade = withEntries(root, file, (staged, shelf) => {
         if (!isOurs(file, staged, shelf))
@@ -22786,9 +22922,7 @@ async function removeCreated(root, file) {
             (0,external_node_fs_namespaceObject.renameSync)(at, staged.at);
         return true;
     });
-    if (wasMade)
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    return wasMade;
+    return { wasMade, setAside: [], ...(await trySync([(0,external_node_path_namespaceObject.dirname)(path)])) };
 }
 /** True if the file at the path is the created file. */
 function isCreated(root, file) {
@@ -23053,7 +23187,10 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     strictObject({
         record: literal('end'),
         end: deploymentEndSchema,
-        /** The run, or an earlier recovery, did not restore or check all services: the next recovery has to do that. */
+        /**
+         * The run, or an earlier recovery, did not restore or check all services, or its undo is not durable: the next
+         * recovery has to do that.
+         */
         unfinished: exactOptional(literal(true)),
     }),
     /** The hub has accepted the report of the run's end. */
@@ -23088,7 +23225,7 @@ function pendingChanges(records) {
         if (record.record === 'undone')
             pending = pending.filter(change => !isUndoneBy(change, record));
         // After this end, no change is left to undo, even if there was no room to record each undo.
-        else if (record.record === 'end' && record.end.rollback?.restored !== false)
+        else if (record.record === 'end' && record.end.rollback?.restored !== false && !record.unfinished)
             pending = [];
         else if (record.record === 'end')
             pending = pending.map(({ wasMade: _, ...change }) => change);
@@ -23125,6 +23262,7 @@ function isAnnouncement(record) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/journal/read.js
+
 
 
 
@@ -23201,7 +23339,7 @@ function readFileNoFollow(path) {
             return (0,external_node_fs_namespaceObject.readFileSync)(fd);
         }
         finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
+            closeQuietlySync(fd);
         }
     }
     catch (error) {
@@ -24523,6 +24661,7 @@ const KEEP_PREVIOUS = {
 
 
 
+
 /**
  * Starts the journal of a deployment, redacted, with mode 0600 and room for an undo. The journal is durable when the
  * promise resolves. If it cannot be made durable, leaves no journal.
@@ -24666,7 +24805,7 @@ class JournalFile {
         }
     }
     close() {
-        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+        closeQuietlySync(this.#fd);
     }
     async #eraseRemains() {
         if (this.#dirtyEnd === this.#length)
@@ -24874,7 +25013,7 @@ async function writeLocalReport(folder, report) {
         return await rewriteLocalReport(folder, known.path, report);
     const number = String(nextNumber(reportNames(layout.reports))).padStart(NUMBER_DIGITS, '0');
     const [name, longer] = endsOf(report).map(end => (0,external_node_path_namespaceObject.join)(layout.reports, `${number}${end}`));
-    if (await createFile(name, textOf(report, secrets)))
+    if (await createFile(name, local_report_textOf(report, secrets)))
         return name;
     return await rewriteLocalReport(folder, longer, report);
 }
@@ -24949,7 +25088,7 @@ function readFirst(folder, names, deploymentId) {
 }
 /** Replaces the report at this path, redacted, and returns the path. Throws file system errors. */
 async function rewriteLocalReport({ secrets }, path, report) {
-    await replaceFile(path, textOf(report, secrets));
+    await replaceFile(path, local_report_textOf(report, secrets));
     return path;
 }
 /**
@@ -24958,11 +25097,11 @@ async function rewriteLocalReport({ secrets }, path, report) {
  */
 async function writeReportElsewhere({ secrets }, temporaryFolder, report) {
     const path = (0,external_node_path_namespaceObject.join)(temporaryFolder, `hub-deploy-report-${report.deployment_id}.json`);
-    if (await createFile(path, textOf(report, secrets)))
+    if (await createFile(path, local_report_textOf(report, secrets)))
         return path;
     throw new DeploymentError('host_not_writable', `${path} already exists: remove it.`);
 }
-function textOf(report, secrets) {
+function local_report_textOf(report, secrets) {
     return `${JSON.stringify(redactReport(contractOf(report), secrets), null, 2)}\n`;
 }
 /**
@@ -25127,77 +25266,122 @@ function readSlug(path) {
 
 
 
+
+
+
+/** The wait before another attempt: the system may lack memory or descriptors for a moment. */
+const RETRY_AFTER_MS = 100;
 /**
- * Undoes announced changes, newest first. Some of them may not have been made. Once a change is undone, records that in
- * the journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
- * whether any of the changes had been made.
+ * Undoes announced changes, newest first. Some of them may not have been made. Once a change is undone durably, records
+ * that in the journal and removes the change from `pending`, so that a later call continues where this call stopped.
+ * Returns whether any of the changes had been made.
  *
- * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
- * older changes, on which that change depends. Then, unless the host is exactly as it was, throws RollbackError
- * `rollback_failed`, which lists the remaining changes.
+ * If a change cannot be undone, goes on with the older changes that do not depend on it. Then tries what is left once
+ * more, and again as long as that helps. Throws RollbackError `rollback_failed`, which lists the changes that are not
+ * undone, unless the host is exactly as it was. Leaves changes whose undo cannot be made durable in `pending`, and calls
+ * `onUnsynced`.
  */
 async function undoChanges(changeLog, pending) {
-    const { root } = changeLog;
+    const { root, journal } = changeLog;
     const latest = pending.at(-1)?.seq ?? 0;
-    let wasChanged = await dropUndone(changeLog, pending);
-    let failure;
-    for (const newest of [...pending].reverse()) {
-        if (failure !== undefined && failure.seq !== newest.seq)
-            break;
-        try {
-            const undone = await undoChange(root, newest.change);
-            await recordUndone(changeLog, newest, { undone, latest, pending });
-            if (undone.wasMade)
-                wasChanged = true;
-            pending.splice(pending.indexOf(newest), 1);
+    const unsynced = new Map();
+    let wasChanged = false;
+    for (let attempt = 1;; attempt++) {
+        const left = pending.filter(announced => !unsynced.has(announced));
+        const failed = [];
+        let cause;
+        for (const newest of left.toReversed()) {
+            const { change } = newest;
+            if (failed.some(newer => isRelated(newer, change))) {
+                failed.push(change);
+                continue;
+            }
+            try {
+                const wasUndone = isUndoneBefore(root, newest, pending);
+                const isCertain = wasCertainlyMade(newest, latest);
+                wasChanged ||= isCertain && (wasUndone || isBack(root, change));
+                const undone = wasUndone ? UNDONE_BEFORE : await undoChange(root, change);
+                wasChanged ||= undone.wasMade;
+                const record = noteUndone(changeLog, newest, { undone, isCertain, older: left });
+                if (undone.unsynced === undefined)
+                    await recordUndone(journal, pending, [newest, record]);
+                else
+                    unsynced.set(newest, record);
+            }
+            catch (error) {
+                failed.push(change);
+                cause ??= error;
+            }
         }
-        catch (error) {
-            failure ??= { seq: newest.seq, error };
+        if (failed.length > 0 && (attempt === 1 || failed.length < left.length)) {
+            await (0,promises_namespaceObject.setTimeout)(RETRY_AFTER_MS);
+            continue;
         }
+        await recordSynced(changeLog, pending, unsynced);
+        const notUndone = left.filter(({ change }) => failed.includes(change));
+        if (notUndone.length === 0)
+            return wasChanged;
+        if (!mayBeMade(root, notUndone))
+            return true;
+        throw rollbackFailed(notUndone, cause);
     }
-    if (failure === undefined)
-        return wasChanged;
-    if (!isAnyMade(root, pending))
-        return true;
-    throw rollbackFailed(pending, failure.error);
 }
-/** Records in the journal that a change is undone. Throws if a kept path has to be put back first. */
-async function recordUndone({ journal, log, onLost }, announced, { undone: { wasMade, setAside, ...missing }, latest, pending }) {
+const UNDONE_BEFORE = { wasMade: false, setAside: [] };
+async function recordUndone(journal, pending, [announced, record]) {
+    await journal.append(record);
+    pending.splice(pending.indexOf(announced), 1);
+}
+/** Makes undos durable that could not be synced one by one, and records them. */
+async function recordSynced({ root, journal, onUnsynced }, pending, unsynced) {
+    if (unsynced.size === 0)
+        return;
+    try {
+        await syncTrees([root]);
+        for (const undone of unsynced)
+            await recordUndone(journal, pending, undone);
+    }
+    catch (error) {
+        onUnsynced?.(toHostError(error, 'making the restored files durable, so that a power cut does not undo the rollback'));
+    }
+}
+/**
+ * Logs the undo of a change, and returns the record of it. Throws if a kept path has to be put back first.
+ */
+function noteUndone({ log, onLost }, announced, finding) {
     const { change } = announced;
-    const wasCertain = wasCertainlyMade(announced, latest);
+    const { isCertain, older } = finding;
+    const { wasMade, setAside, ...missing } = finding.undone;
     // The new version may have moved this path elsewhere. The undo stops here once, so that an operator can put the path
     // back. When the undo is repeated, no newer change is left, so it continues without the path.
-    if (missing.lost !== undefined && wasCertain && change.type === 'move')
+    if (missing.lost !== undefined && isCertain && change.type === 'move')
         throw new Error(`${change.from} was moved to ${change.to} for the new version, and is now at neither path. The new version may have renamed or removed it: put it back at one of these paths, or the next run restores the old version without it`);
     for (const path of setAside)
         log.warning(`Another process put files in the way of the rollback. They were moved to ${path}.`);
-    const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined);
-    const older = pending.map(other => other.change);
-    const problem = lost && describeLost(lost, older);
+    const lost = missing.lost ?? (isCertain || announced.wasMade ? missing.replaced : undefined);
+    const problem = lost === undefined
+        ? undefined
+        : describeLost(lost, older.map(other => other.change));
     if (problem !== undefined) {
         log.warning(`${problem}.`);
         onLost?.(problem);
     }
-    const undone = undoneRecord(announced, wasMade || wasCertain);
-    await journal.append(problem === undefined ? undone : { ...undone, lost: problem });
     if (wasMade && lost === undefined && change.type !== 'make_directory')
         log.info(describeUndo(change));
+    const record = undoneRecord(announced, wasMade || isCertain);
+    return problem === undefined ? record : { ...record, lost: problem };
 }
 /** True if any of these changes is still in effect. If none is, the host is exactly as it was before them. */
 function isAnyMade(root, pending) {
-    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
+    return pending.some(announced => !isUndoneBefore(root, announced, pending) && isMade(root, announced.change));
 }
-/**
- * Removes from `pending` the changes that an earlier undo has undone but not recorded, and records that they are
- * undone. Returns whether the oldest undone move had certainly been made, that is, whether a newer change was announced
- * after that move.
- */
-async function dropUndone({ root, journal }, pending) {
-    const latest = pending.at(-1)?.seq ?? 0;
-    const oldest = pending[findBack(root, pending)];
-    for (const change of pending.splice(firstUndone(root, pending)).reverse())
-        await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
-    return oldest !== undefined && wasCertainlyMade(oldest, latest);
+/** The same, but also true if that cannot be found out. */
+function mayBeMade(root, pending) {
+    try {
+        return isAnyMade(root, pending);
+    }
+    catch {
+        return true;
+    }
 }
 /**
  * True if another change was announced after this change's record. The creation of a directory does not count as made.
@@ -25206,27 +25390,13 @@ function wasCertainlyMade({ seq, change }, latest) {
     return seq < latest && change.type !== 'make_directory';
 }
 /**
- * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
- * is undone, so are all changes that were announced after it. Each of the changes that were announced together with
- * that change may or may not have been made, because any of them may have survived a power cut.
+ * True if an earlier undo has undone this change: it has undone an older move that could be undone only after this
+ * change. The source of that move is back in its place, and no newer change has put it there. Without this rule, the
+ * undo of a change could touch files that the old version has written since.
  */
-function firstUndone(root, pending) {
-    const index = findBack(root, pending);
-    if (index === -1)
-        return pending.length;
-    const [{ seq, nth } = { seq: 0 }] = pending.slice(index);
-    if (nth === undefined)
-        return index;
-    const newer = pending.findIndex(change => change.seq > seq);
-    return newer === -1 ? pending.length : newer;
-}
-/**
- * Returns the index of the oldest move whose source is back in its place, or -1. A source that a newer change has put
- * there does not count.
- */
-function findBack(root, pending) {
-    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
-    return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
+function isUndoneBefore(root, { seq, change }, pending) {
+    const isFree = (path, since) => !pending.some(newer => newer.seq > since && newer.change.type === 'move' && newer.change.to === path && isMade(root, newer.change));
+    return pending.some(({ seq: older, change: move }) => older < seq && move.type === 'move' && isRelated(move, change) && isBack(root, move) && isFree(move.from, older));
 }
 function rollbackFailed(pending, error) {
     const found = asSentence(cleanForeignText(error instanceof Error ? error.message : String(error)));
@@ -25466,7 +25636,7 @@ async function appendLine(path, text) {
         return 'written';
     }
     finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        closeQuietlySync(fd);
     }
 }
 /** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
@@ -29948,6 +30118,18 @@ function orUndefined(read) {
         return undefined;
     }
 }
+const READ_ONLY = external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
+/** True if it cannot be found out whether a file is at the path, or what is in it. */
+function isHidden(path) {
+    try {
+        if ((0,external_node_fs_namespaceObject.lstatSync)(path).isFile())
+            closeQuietlySync((0,external_node_fs_namespaceObject.openSync)(path, READ_ONLY));
+        return false;
+    }
+    catch (error) {
+        return !isAbsent(error);
+    }
+}
 /** After attempt n, the wait is n milliseconds: 0.1 s in total. */
 const drift_MAX_ATTEMPTS = 14;
 /** The limit for all attempts, in milliseconds: each attempt may examine many files. */
@@ -30005,6 +30187,7 @@ async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester
 
 
 
+
 /**
  * Rolls a deployment back. Restores the files, and then the previous state of the services, so the services use the old
  * files. Compares the restored trees with their records, and runs the plan's health checks on the old version. After a
@@ -30039,11 +30222,16 @@ async function rollBack(request) {
 function lostIn({ lost = [] }) {
     return lost;
 }
-/** Logs which version was restored at a place. */
+/** Logs which version was restored at a place. Never throws, because all files are back. */
 function logRestored({ layout, log }, place) {
-    const isThere = pathExistsSync(installPath(layout, place));
-    const version = isThere ? installedVersionIn(layout, place) : undefined;
-    log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`);
+    try {
+        const isThere = pathExistsSync(installPath(layout, place));
+        const version = isThere ? installedVersionIn(layout, place) : undefined;
+        log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`);
+    }
+    catch {
+        log.did(`${placePath(place)} is restored`);
+    }
 }
 function describeRestored(isThere, version) {
     if (!isThere)
@@ -30063,7 +30251,8 @@ async function restoreAndCheckServices(request, starts) {
     const limits = { log, signal: grace.restoring, starts };
     const { isRunning, isFinished, ...done } = await restoreServices(services, limits);
     const unrestored = [...services.filter(({ part }) => done.unrestored.includes(part)), ...unreachable];
-    const unwritten = await noteServices(request, { restored: services.map(({ part }) => part), unrestored });
+    const unnoted = await noteServices(request, { restored: services.map(({ part }) => part), unrestored });
+    const unwritten = request.unsynced?.[0] ?? unnoted;
     const problems = [...done.problems, ...unreachable.map(rollback_notRestored)];
     if (unwritten !== undefined)
         return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten };
@@ -30130,11 +30319,12 @@ const NOT_VERIFIED = { verified: null, problems: [] };
 /**
  * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
  * or different. It does not count if that was already the case before the deployment, or if another process wrote the
- * file or is renaming it. A tree with only other differences counts as not verified. Never throws.
+ * file or is renaming it. A tree with only other differences counts as not verified, and so does one that cannot be
+ * read, also not at the second attempt. Never throws.
  */
 async function compareRestored(files) {
     try {
-        return await comparePlaces(files);
+        return await comparePlaces(files).catch(() => comparePlaces(files));
     }
     catch (error) {
         return notCompared(files, error);
@@ -30152,7 +30342,7 @@ function notCompared({ grace }, error) {
     if (grace.comparing.aborted)
         return NOT_VERIFIED;
     const { message } = toHostError(error, 'reading them');
-    return { problems: [`${NOT_COMPARED}${message}`], verified: false };
+    return { problems: [`${NOT_COMPARED}${message}`], verified: null };
 }
 /** Returns undefined if there is nothing to compare and the place is empty. */
 async function comparePlace(place, files) {
@@ -30171,16 +30361,24 @@ async function comparePlace(place, files) {
     const before = { root, note, recorded, isAfterCrash: byContent };
     const { damaged: missed, written } = await findLater(before, found);
     const moving = await findMoving(before, missed, grace.comparing);
-    const damaged = missed.filter(path => !moving.has(path));
+    const missing = missed.filter(path => !moving.has(path));
+    const hidden = missing.filter(path => isHidden((0,external_node_path_namespaceObject.join)(root, path)));
+    const damaged = missing.filter(path => !hidden.includes(path));
     const problems = [
         ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
         ...written.map(path => `${name}/${path} was written by another process after the deployment began, and was left as it is`),
         ...(moving.size === 0 ? [] : [describeMoving([...moving].map(path => `${name}/${path}`))]),
+        ...(hidden.length === 0
+            ? []
+            : [
+                `${HIDDEN}${listFirst(hidden.map(path => `${name}/${path}`), rollback_MAX_NAMED)}`,
+            ]),
     ];
-    const isIntact = !note.modified && written.length + moving.size === 0;
+    const isIntact = !note.modified && written.length + moving.size + hidden.length === 0;
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
 const MOVING = 'Another process renames files or directories back and forth, so these paths are missing at times: ';
+const HIDDEN = 'These restored files could not be read, so they were not compared with their record: ';
 /** Describes files of a restored tree that were missing only because another process was renaming them. */
 function describeMoving(paths) {
     return `${MOVING}${listFirst(paths, rollback_MAX_NAMED)}`;
@@ -30193,7 +30391,7 @@ function isOfFile(problem, places) {
     const paths = places.map(place => `${placePath(place)}/`);
     if (problem.startsWith(NOT_COMPARED))
         return true;
-    return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`));
+    return paths.some(path => ['', MOVING, HIDDEN].some(words => problem.startsWith(`${words}${path}`)));
 }
 /** Records in the rows of the parts which services are pending. The record is durable when this function returns. */
 async function noteRestorations(layout, restorations) {
@@ -31540,7 +31738,7 @@ async function beginRecovery(host, { records, journal }) {
     if (needsRollback(records))
         await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
 }
-/** Records and reports how a dead run ended. Removes what it left if no later recovery needs it. */
+/** Records and reports how a dead run ended. Removes what it left, unless a later recovery needs it. */
 async function closeRecovered(host, run, ended) {
     const { begin, records, journal, record } = run;
     const { end, isUnfinished, unwritten } = ended;
@@ -31548,9 +31746,13 @@ async function closeRecovered(host, run, ended) {
     const wasReported = countAttempts(host, records) > 0 && end === known;
     if (wasReported && end.rollback?.restored === false)
         throw stillInconsistent(begin, end.rollback);
-    if (end !== known)
-        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
+    const unfinished = isUnfinished ? { unfinished: true } : {};
+    const isNoted = end === known || (await journal.append({ record: 'end', end, ...unfinished })) !== undefined;
     await enterTerminal(host, record, end);
+    const isSettled = end.rollback?.restored !== false && !isUnfinished;
+    // The disk may be full. Nothing needs the staged files anymore, and the reports need space.
+    if (isNoted && isSettled && !ended.hasLost)
+        await orWarn(host.log, () => emptyStaging(host, begin.facts.deployment_id));
     const closed = await closeDeployment(host, {
         record,
         end,
@@ -31568,7 +31770,9 @@ async function closeRecovered(host, run, ended) {
     if (unwritten !== undefined)
         throw unwritten;
     await retryDiscarded(host.layout, host.log);
-    await endJournal(host, begin.facts.deployment_id, ended);
+    // If there is no local report, another run writes it, provided that the journal says how this run ended.
+    if (closed.reportPath !== undefined || !isNoted)
+        await endJournal(host, begin.facts.deployment_id, ended);
     logRecovered(host, closed.report, known);
     return closed;
 }
@@ -31670,7 +31874,12 @@ function failedRunOf(host, run) {
     const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
     const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
     const found = findServices(host, run);
-    const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
+    const unsynced = [];
+    const changeLog = {
+        ...{ root: layout.root, journal, log },
+        onLost: (problem) => void lost.push(problem),
+        onUnsynced: (error) => void unsynced.push(error),
+    };
     return {
         layout,
         log,
@@ -31686,6 +31895,7 @@ function failedRunOf(host, run) {
         undo: undoChanges.bind(undefined, changeLog, pendingChanges(records)),
         wasUndone,
         lost,
+        unsynced,
         onFilesRestored: recovery?.onFilesRestored,
     };
 }
@@ -31730,8 +31940,11 @@ async function emptyStaging(host, deploymentId) {
 
 
 
+
+
 /** A longer wait is not needed: a live holder has already recovered the host. */
 const POST_LOCK_TIMEOUT_MS = 5000;
+const REPEAT_AFTER_MS = 100;
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. That may be the journal of an
  * earlier run, whose recovery the main step could not complete. After a main step that was killed, returns how that
@@ -31740,11 +31953,30 @@ const POST_LOCK_TIMEOUT_MS = 5000;
  */
 async function recoverMainStep(host, main) {
     const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS);
-    return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs);
+    const recover = main.hasEnded ? completeStep : recoverKilledStep;
+    return await withSecondAttempt(() => recover(host, timeoutMs));
+}
+/**
+ * Repeats a recovery once if the system has reported an error: it may lack memory or descriptors for a moment. A
+ * recovery may be repeated, whatever it has done.
+ */
+async function withSecondAttempt(recover) {
+    try {
+        return await recover();
+    }
+    catch (error) {
+        if (!isOfSystem(error))
+            throw error;
+        await (0,promises_namespaceObject.setTimeout)(REPEAT_AFTER_MS);
+        return await recover();
+    }
+}
+function isOfSystem(error) {
+    return isSystemError(error) || (error instanceof Error && error.cause !== undefined && isOfSystem(error.cause));
 }
 async function recoverKilledStep(host, timeoutMs) {
     try {
-        const recovered = await recoverHost(host, timeoutMs);
+        const recovered = await recoverOnce(host, timeoutMs);
         return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered);
     }
     catch (error) {
@@ -31768,7 +32000,7 @@ async function completeStep(host, timeoutMs) {
     if (state === 'damaged' || state === 'of another, not restored')
         return undefined;
     try {
-        const recovered = await recoverHost(host, state === 'own' ? timeoutMs : 0);
+        const recovered = await recoverOnce(host, state === 'own' ? timeoutMs : 0);
         // The main step has already shown its success.
         return recovered?.report.outcome === 'success' ? undefined : recovered;
     }
@@ -31810,6 +32042,9 @@ function isAnyPending({ layout, hostConfig }) {
  * if there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock` and `recoverDeadRun` do.
  */
 async function recoverHost(host, lockTimeoutMs) {
+    return await withSecondAttempt(() => recoverOnce(host, lockTimeoutMs));
+}
+async function recoverOnce(host, lockTimeoutMs) {
     requireSafeHost(host);
     if (!pathExistsSync(host.layout.journal) && !isAnyPending(host))
         return undefined;
@@ -31822,23 +32057,11 @@ async function recoverHost(host, lockTimeoutMs) {
         lock.release();
     }
 }
-/**
- * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery.
- */
+/** Takes the lock. If the disk is full, the lock takes the space that is reserved for a recovery. */
 async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
     const say = (line) => log.info(line);
-    const request = { path: layout.lock, timeoutMs, runUrl: run.url, log: say, onLeft: say, ...more };
-    const acquire = async () => await acquireLock(request);
-    try {
-        return await acquire();
-    }
-    catch (error) {
-        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
-        if (!isWorthIt || !spendReserve(layout))
-            throw error;
-        return await acquire();
-    }
+    const paths = { path: layout.lock, reserve: reservePath(layout) };
+    return await acquireLock({ ...paths, timeoutMs, runUrl: run.url, log: say, onLeft: say, ...more });
 }
 /**
  * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
@@ -32227,12 +32450,12 @@ function removalOf(part) {
 function pathTest(files) {
     let paths;
     return path => {
-        paths ??= pathsOf(files);
+        paths ??= extracted_tree_pathsOf(files);
         return paths.has(path);
     };
 }
 /** Returns the paths of all files. */
-function pathsOf(files) {
+function extracted_tree_pathsOf(files) {
     return new Set(files.map(({ path }) => path));
 }
 /**
@@ -32600,7 +32823,7 @@ async function isTreeIntact(deployment, place) {
  * the plugin.
  */
 async function isAddedToSigned(deployment, part) {
-    const shipped = pathsOf(part.tree.files);
+    const shipped = extracted_tree_pathsOf(part.tree.files);
     if (!SIGNED.every(path => shipped.has(path)))
         return false;
     const pluginYaml = readPluginYaml(part.staged);
@@ -34603,6 +34826,7 @@ async function rollBackRun(deployment, { transaction, stagingFolder }, thrown) {
         healthchecks: async () => transaction.healthchecks,
         undo: transaction.undo,
         lost: transaction.lost,
+        unsynced: transaction.unsynced,
     });
     const cause = await withRemovable(layout, thrown);
     const end = {
@@ -34637,9 +34861,18 @@ function failedEnd({ record, tools }, { code, message }) {
 /** Reports how a deployment ended. */
 async function conclude({ host, record, tools }, { end, error, unchecked }, reporting) {
     const address = host.sender?.address ?? null;
-    const handover = unchecked && writeHandover(host.layout, record.facts, unchecked);
+    const handover = unchecked && tryToHandOver({ host, record }, unchecked);
     const closed = await closeDeployment(host, { record, end, address, ...reporting }, known => tools.observer.onEnded({ ...known, error, handover }));
     return { ...closed, error };
+}
+/** Returns undefined if `installed.json` cannot be read: a run that has ended must be reported in any case. */
+function tryToHandOver({ host, record }, unchecked) {
+    try {
+        return writeHandover(host.layout, record.facts, unchecked);
+    }
+    catch {
+        return undefined;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/run/dry-run.js
@@ -34853,9 +35086,16 @@ function beginTransaction(changeLog) {
     const services = [];
     const healthchecks = [];
     const lost = [];
+    const unsynced = [];
+    const noting = {
+        ...changeLog,
+        onLost: (problem) => void lost.push(problem),
+        onUnsynced: (error) => void unsynced.push(error),
+    };
     return {
         places,
         lost,
+        unsynced,
         services,
         healthchecks,
         get changed() {
@@ -34893,7 +35133,7 @@ function beginTransaction(changeLog) {
             });
         },
         // A bound function adds no frame to the stack of the undo.
-        undo: undoChanges.bind(undefined, { ...changeLog, onLost: (problem) => void lost.push(problem) }, changes),
+        undo: undoChanges.bind(undefined, noting, changes),
     };
 }
 /** Announces changes in one durable record of the journal. Announces none if one of them cannot be made. */

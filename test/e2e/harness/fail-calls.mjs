@@ -54,11 +54,16 @@ fs.opendirSync = (path, ...more) => {
 }
 syncBuiltinESMExports()
 
+const MISSING = '/nonexistent/program'
 const spawn = Process.prototype.spawn
 Process.prototype.spawn = function (...args) {
   // Older versions of Node pass an object with the arguments.
   const command = Array.isArray(args[1]) ? args[1] : args[0].args
-  return isHit('spawn', { area: 'spawn', path: command.slice(0, 3).join(' ') }) ? -errno : spawn.apply(this, args)
+  if (!isHit('spawn', { area: 'spawn', path: command.slice(0, 3).join(' ') })) return spawn.apply(this, args)
+  // A start that fails has opened its pipes, as this one does.
+  const [first, ...more] = args
+  spawn.call(this, typeof first === 'string' ? MISSING : { ...first, file: MISSING }, ...more)
+  return -errno
 }
 
 process.once('exit', () => {

@@ -3,7 +3,6 @@ import { constants } from 'node:os'
 import { join } from 'node:path'
 import type { ActionResult } from '../../../local/runner.ts'
 import { assertNothingStrays, type Listing, listLive, readReports } from './evidence.ts'
-import { runRecover } from './processes.ts'
 import { randomFrom } from './random.ts'
 import { openScene, type Scene, type SceneHost, type SceneName } from './rollback-scenes.ts'
 
@@ -136,7 +135,7 @@ async function heal(host: SceneHost, main: ActionResult, healing: Healing): Prom
   const isPost = fault.nth % 3 === 0 && hasJournal(host)
   if (isPost || fault.nth % 3 === 1) {
     if (isPost) logs.push((await host.post(main)).log)
-    else logs.push(recover(host))
+    else logs.push(await host.recover())
     const problem = whyFilesAreNotOld(host, old, 'some new folders may stay') ?? whyNotSettled(host)
     if (problem !== undefined) return problem
   }
@@ -145,11 +144,6 @@ async function heal(host: SceneHost, main: ActionResult, healing: Healing): Prom
   if (next.exitCode !== 0) return `the next run ended ${next.outputs['outcome']}`
   const problem = differenceBetween(listLive(host.root), wanted)
   return problem === undefined ? (whyNotReported(host) ?? whyAnythingStrays(host)) : `after the next run, ${problem}`
-}
-
-function recover({ root }: SceneHost): string {
-  const { stdout, stderr } = runRecover(['--project-root', root])
-  return `${stdout}${stderr}`
 }
 
 function faultEnvironment(host: SceneHost, fault?: Fault & Partial<Pick<Required<Seen>, never>> & { from?: unknown }) {

@@ -121,6 +121,8 @@ export function whyNoExt4(): string | false {
 export interface Ext4 {
   blockBytes: 1024 | 4096
   megabytes: number
+  /** Default: as many as mkfs.ext4 chooses. */
+  inodes?: number
 }
 
 /** Mounts an ext4 file system with a journal. Its image is a file that is gone when the test ends. */
@@ -134,12 +136,13 @@ export function mountExt4(t: TestContext, ext4: Ext4): string {
   return mounted
 }
 
-function mountImage(folder: string, { blockBytes, megabytes }: Ext4): string {
+function mountImage(folder: string, { blockBytes, megabytes, inodes }: Ext4): string {
   const [image, mounted] = [join(folder, 'image'), join(folder, 'mounted')]
   writeFileSync(image, '')
   truncateSync(image, megabytes * 1024 * 1024)
   mkdirSync(mounted)
-  run('mkfs.ext4', '-q', '-F', '-m', '0', '-b', String(blockBytes), image)
+  const few = inodes === undefined ? [] : ['-N', String(inodes)]
+  run('mkfs.ext4', '-q', '-F', '-m', '0', '-b', String(blockBytes), ...few, image)
   run('mount', '-o', 'loop', image, mounted)
   return mounted
 }

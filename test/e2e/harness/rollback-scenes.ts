@@ -1,5 +1,8 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
 import { makeStandIns } from '../../install/services/stand-ins.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin } from './prepared-host.ts'
@@ -21,6 +24,8 @@ export interface SceneHost {
   rollBack(env?: Record<string, string>): Promise<ActionResult>
   /** The post step of that run. */
   post(main: ActionResult, env?: Record<string, string>): Promise<ActionResult>
+  /** Runs `recover.js`. Returns its output. */
+  recover(): Promise<string>
   /** The next run, whose last step succeeds. */
   next(): Promise<ActionResult>
   /** What is wrong with the service once the old version is back; undefined if nothing is. */
@@ -97,6 +102,11 @@ function copyScene(prepared: Prepared, { id, root, isServed, isRecovery }: Copie
       return await run({ ...withPath(env), phase: 'post', state: killed.state })
     },
     post: (main, env) => run({ ...withPath(env), phase: 'post', state: (killed ?? main).state }),
+    async recover() {
+      const program = join(origin.repository, 'dist/recover.js')
+      const child = spawn(process.execPath, [program, '--project-root', host.root], { cwd: '/' })
+      return (await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])).slice(0, 2).join('')
+    },
     next() {
       writeFileSync(`${armed}.not`, '')
       return run(withPath())

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
@@ -18,10 +19,14 @@ import { tamper, tamperWithRecord, whyNoStrace } from '../harness/strace.ts'
  */
 const SAMPLED = byExtent({ sample: 11, ci: 4, full: 1 })
 const FOLLOWED_BY = [['post'], ['next run'], ['post', 'next run']] as const
-const DISKS: readonly Ext4[] = [
-  { blockBytes: 1024, megabytes: 24 },
-  { blockBytes: 4096, megabytes: 24 },
+/** Disks, and the shell text that fills each of them; `$0` is a folder on the disk. */
+const DISKS: readonly (Ext4 & { what: string; fill: string })[] = [
+  { what: 'byte, in blocks of 1 KiB', blockBytes: 1024, megabytes: 24, fill: fillBytes() },
+  { what: 'byte, in blocks of 4 KiB', blockBytes: 4096, megabytes: 24, fill: fillBytes() },
+  { what: 'inode', blockBytes: 1024, megabytes: 24, inodes: 512, fill: fillInodes() },
 ]
+
+type Disk = (typeof DISKS)[number]
 
 /** A host to update. The update moves the host's own files into the new version. */
 interface Prepared {
@@ -55,7 +60,7 @@ function sweepUndo(prepare: () => Promise<Prepared>): void {
   after(() => prepared.close())
 
   for (const [index, disk] of DISKS.entries()) {
-    it(`is exactly old and never inconsistent, with blocks of ${disk.blockBytes} bytes`, async t => {
+    it(`is exactly old and never inconsistent without a free ${disk.what}`, async t => {
       const records = await census(t, disk)
       const cases = records.flatMap(nth => FOLLOWED_BY.map(followers => ({ nth, followers })))
       const swept = cases.filter((_, at) => at % SAMPLED === index % SAMPLED)
@@ -73,7 +78,7 @@ function sweepUndo(prepare: () => Promise<Prepared>): void {
    * The numbers of the failed step's journal record and of all later records, which the undo writes. They are counted
    * as `tamperWithRecord` counts them.
    */
-  async function census(t: TestContext, disk: Ext4): Promise<number[]> {
+  async function census(t: TestContext, disk: Disk): Promise<number[]> {
     const host = copyTo(t, disk, 'census')
     const journal = join(host.root, '.hub-deploy/journal.jsonl')
     await host.deploy({}, tamper(journal, 'unlink', 'signal=KILL'))
@@ -87,19 +92,21 @@ function sweepUndo(prepare: () => Promise<Prepared>): void {
   }
 
   /**
-   * Kills an update in its undo, and lets the followers recover the host. Returns the final outcome of the killed
-   * deployment.
+   * Kills an update in its undo, and lets the followers recover the host while something else takes all space that is
+   * free between them. Returns the final outcome of the killed deployment.
    */
-  async function killAndFollow(t: TestContext, disk: Ext4, nth: number, followers: readonly string[]): Promise<string> {
+  async function killAndFollow(t: TestContext, disk: Disk, nth: number, followers: readonly string[]): Promise<string> {
     const host = copyTo(t, disk, `killed-${nth}`)
     const killed = await host.deploy({}, tamperWithRecord(host.root, nth, 'signal=KILL'))
     assert.equal(killed.signal, 'SIGKILL', killed.log)
+    const mounted = join(host.root, '..')
     for (const follower of followers) {
+      spawnSync('/bin/sh', ['-c', disk.fill, mounted])
       const result = follower === 'post' ? await host.post() : await host.deploy()
       assertTruthful(result)
       assert.deepEqual(listLive(host.root), old, result.log)
     }
-    for (const name of ['filler', 'armed']) rmSync(join(host.root, '..', name), { force: true })
+    for (const name of ['filler', 'fillers', 'armed']) rmSync(join(mounted, name), { force: true, recursive: true })
     const next = await host.deploy()
     assert.equal(next.outputs['outcome'], 'success', next.log)
     assertNothingStrays(host.root)
@@ -111,11 +118,11 @@ function sweepUndo(prepare: () => Promise<Prepared>): void {
     return readReports(host.root).get(killed.outputs['deployment-id'] ?? '')?.outcome ?? 'without a report'
   }
 
-  function copyTo(t: TestContext, disk: Ext4, name: string): HostCopy {
+  function copyTo(t: TestContext, disk: Disk, name: string): HostCopy {
     const mounted = mountExt4(t, disk)
     writeFileSync(join(mounted, 'armed'), '')
     const host = copyHost(prepared.origin, name, join(mounted, 'host'))
-    writeFileSync(join(host.workspace.path, 'host.yaml'), hostConfig(mounted))
+    writeFileSync(join(host.workspace.path, 'host.yaml'), hostConfig(mounted, disk.fill))
     return host
   }
 }
@@ -125,11 +132,21 @@ function assertTruthful({ outputs, log }: ActionResult): void {
   assert.doesNotMatch(log, /inconsistent/)
 }
 
-/** A host config whose provision command fills the disk up to its last block, and fails. */
-function hostConfig(mounted: string): string {
-  const [armed, filler] = [join(mounted, 'armed'), join(mounted, 'filler')]
-  const script = `[ -e ${armed} ] || exit 0; cat /dev/zero >${filler} 2>/dev/null; sync -f ${mounted}; cat /dev/zero >>${filler} 2>/dev/null; exit 1`
-  const provision = (id: string) => ({ [id]: { command: ['/bin/sh', '-c', script] } })
+/** Takes every free block. */
+function fillBytes(): string {
+  const more = 'cat /dev/zero >>"$0/filler" 2>/dev/null'
+  return `${more}; sync -f "$0"; ${more}`
+}
+
+/** Takes every free inode. */
+function fillInodes(): string {
+  return 'mkdir "$0/fillers" 2>/dev/null; n=$(ls "$0/fillers" | wc -l); while : >"$0/fillers/$n"; do n=$((n + 1)); done 2>/dev/null'
+}
+
+/** A host config whose provision command fills the disk, and fails. */
+function hostConfig(mounted: string, fill: string): string {
+  const script = `[ -e "$0/armed" ] || exit 0; ${fill}; exit 1`
+  const provision = (id: string) => ({ [id]: { command: ['/bin/sh', '-c', script, mounted] } })
   return JSON.stringify({ version: 1, provision: { ...provision('greeter'), ...provision('cart') } })
 }
 

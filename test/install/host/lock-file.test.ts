@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
+import { lstatIfPresentSync } from '../../../src/install/files/walk.ts'
 import { type Holder, readLock, release, removeDeadMarks, tryTake } from '../../../src/install/host/lock-file.ts'
 import { readOwnIdentity } from '../../../src/install/host/process-identity.ts'
 import { temporaryDirectory } from '../../folders.ts'
+import { failCalls } from '../failing-calls.ts'
 
 const HOLDER_ID = '0b3a8a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const OTHER_ID = '1c4a8a52-7a0a-4d4b-9d53-6f6a3f6d1b22'
@@ -77,6 +79,71 @@ describe('tryTake', () => {
     assert.equal(tryTake(path, self()), true)
     assert.deepEqual(readdirSync(folder), ['lock'])
     assert.equal(JSON.parse(readFileSync(path, 'utf8')).id, OWN_ID)
+  })
+})
+
+describe('tryTake on a disk without any space', () => {
+  const RESERVE_BYTES = 4096
+
+  /** A folder in which no lock and no mark can be created. */
+  function openFull(t: TestContext, code: string) {
+    const folder = temporaryDirectory(t)
+    const [path, reserve] = ['lock', 'reserve'].map(name => join(folder, name)) as [string, string]
+    const mark = `${path}.takeover-${HOLDER_ID}`
+    for (const created of [path, mark]) failCalls(t, 'openSync', created, { code, isCreation: true })
+    const writeReserve = (): number => {
+      writeFileSync(reserve, Buffer.alloc(RESERVE_BYTES, 7))
+      return lstatSync(reserve).ino
+    }
+    return { folder, path, reserve, mark, writeReserve }
+  }
+
+  for (const code of ['ENOSPC', 'EDQUOT']) {
+    it(`makes the reserve the lock, in place, and the released lock the reserve (${code})`, t => {
+      const { folder, path, reserve, writeReserve } = openFull(t, code)
+      const ino = writeReserve()
+      assert.equal(tryTake(path, self(), reserve), true)
+      assert.deepEqual(readdirSync(folder), ['lock'])
+      assert.deepEqual([lstatSync(path).ino, lstatSync(path).size, readLock(path)?.id], [ino, RESERVE_BYTES, OWN_ID])
+      release(path, OWN_ID, reserve)
+      assert.deepEqual(readdirSync(folder), ['reserve'])
+      assert.deepEqual([lstatSync(reserve).ino, lstatSync(reserve).size], [ino, RESERVE_BYTES])
+    })
+
+    it(`takes over from a dead holder with the reserve, and without it in place (${code})`, t => {
+      const { folder, path, reserve, writeReserve } = openFull(t, code)
+      const ino = writeReserve()
+      for (let time = 1; time <= 2; time++) {
+        const dead = self({ id: HOLDER_ID, pid: GONE })
+        writeFileSync(path, JSON.stringify(dead).padEnd(lstatIfPresentSync(path)?.size ?? 0))
+        assert.equal(tryTake(path, self({ kernel_lock: '7' }), reserve), true)
+        assert.deepEqual(readdirSync(folder), ['lock'])
+        assert.deepEqual([lstatSync(path).ino, readLock(path)?.id], [ino, OWN_ID])
+      }
+    })
+  }
+
+  it('takes the reserve that a killed process had claimed', t => {
+    const { folder, path, reserve, writeReserve } = openFull(t, 'ENOSPC')
+    writeReserve()
+    renameSync(reserve, `${path}.${GONE}.${OTHER_ID}.tmp`)
+    assert.equal(tryTake(path, self(), reserve), true)
+    assert.deepEqual(readdirSync(folder), ['lock'])
+  })
+
+  it('leaves the lock to a live process that is taking it over', t => {
+    const { path, reserve, mark } = openFull(t, 'ENOSPC')
+    writeFileSync(path, holder({ pid: GONE }))
+    writeFileSync(mark, holder({ id: OTHER_ID }))
+    assert.equal(tryTake(path, self({ kernel_lock: '7' }), reserve), false)
+    assert.equal(readLock(path)?.id, HOLDER_ID)
+  })
+
+  it('fails without a reserve and without a kernel lock', t => {
+    const { path, reserve } = openFull(t, 'ENOSPC')
+    assert.throws(() => tryTake(path, self(), reserve), { code: 'ENOSPC' })
+    writeFileSync(path, holder({ pid: GONE }))
+    assert.throws(() => tryTake(path, self(), reserve), { code: 'ENOSPC' })
   })
 })
 
