@@ -145,6 +145,11 @@ const rollbackSchema = z.lazy(() =>
      * before.
      */
     healthy: z.nullable(z.boolean()),
+    /**
+     * Whether the deployment stopped or restarted a service that was running; absent if it acted on none. If false, the
+     * processes from before the deployment never stopped.
+     */
+    stopped: z.exactOptional(z.boolean()),
   }),
 )
 export type RollbackFacts = z.infer<typeof rollbackSchema>

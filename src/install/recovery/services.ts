@@ -135,8 +135,8 @@ async function restoreAll(host: HostContext, pending: readonly InstalledRow[]): 
     for (const problem of problems) log.warning(problem)
     if (problems.length > 0 || starts === 'queued') continue
     const checks = change.was_running ? rows.map(row => checkOfRestored(config, row, change.service)) : []
-    const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled })
-    for (const finding of findings) log.warning(finding)
+    const found = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled })
+    for (const finding of found.problems) log.warning(finding)
     const done = new Set(rows.map(nameOf))
     await recordPending(layout, row => {
       const left = pendingIn(row)

@@ -391,7 +391,7 @@ export function restoredUnhealthy(report: LocalReport): string | undefined {
 export function rollbackProblems({ rollback, error }: Pick<LocalReport, 'rollback' | 'error'>): string[] {
   const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error)
   return (rollback?.problems ?? []).map(problem =>
-    problem === cause ? 'The same happened again.' : asSentence(problem),
+    cause === problem || cause?.startsWith(`${problem} `) ? 'The same happened again.' : asSentence(problem),
   )
 }
 

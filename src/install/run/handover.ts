@@ -95,13 +95,13 @@ async function checkLocked(host: HostContext, handover: Handover): Promise<Unhea
   if (checks === undefined) return undefined
   // A healthy version is the normal case, so nothing is logged about it.
   const log = { ...host.log, info: () => {} }
-  const problems = await findUnhealthy(checks, { log, signal: grace.cancelled })
-  const complete = (report: LocalReport): LocalReport => withHealth(report, problems, handover)
+  const health = await findUnhealthy(checks, { log, signal: grace.cancelled })
+  const complete = (report: LocalReport): LocalReport => withHealth(report, health, handover)
   const found = await completeLocalReport(host, handover, complete).catch(() => undefined)
   const sentence =
     (found && restoredUnhealthy(found.report)) ??
-    `The restored version is not healthy. ${problems.map(asSentence).join(' ')}`
-  return problems.length === 0 ? undefined : { sentence, found }
+    `The restored version is not ${health.healthy === null ? 'known to be ' : ''}healthy. ${health.problems.map(asSentence).join(' ')}`
+  return health.healthy === true ? undefined : { sentence, found }
 }
 
 /**
@@ -129,9 +129,13 @@ async function checksOf(host: HostContext, { parts }: Handover): Promise<Restore
   return undefined
 }
 
-function withHealth(report: LocalReport, problems: readonly string[], { left_out: left }: Handover): LocalReport {
+function withHealth(
+  report: LocalReport,
+  { healthy: found, problems }: Awaited<ReturnType<typeof findUnhealthy>>,
+  { left_out: left }: Handover,
+): LocalReport {
   if (report.rollback === null) return report
-  const healthy = problems.length > 0 ? false : left > 0 ? null : true
+  const healthy = found === true && left > 0 ? null : found
   return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } }
 }
 

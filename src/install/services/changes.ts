@@ -4,6 +4,7 @@ import type { Log } from '../../core/log.ts'
 import {
   describeService,
   forgetStarts,
+  identifyProcess,
   inPast,
   keyOfService,
   type Limits,
@@ -12,7 +13,9 @@ import {
   readServiceState,
   type ServiceAction,
   type ServiceOrder,
+  type ServiceState,
   type ServiceTask,
+  shortName,
   superviseService,
 } from './supervise.ts'
 
@@ -26,6 +29,10 @@ export interface ServiceChange extends NamedService {
   readonly was_running: boolean
   /** The replicas of a Kubernetes deployment before the plan. Null elsewhere, and in a recovery, which cannot know. */
   readonly replicas: number | null
+  /** Identifies the process before the plan; null if it is not known. Absent in a recovery, which cannot know it. */
+  readonly process?: string | null
+  /** Set once the supervisor has refused an action and left the service as it was before the plan. */
+  isRefused?: boolean
 }
 
 /**
@@ -40,7 +47,45 @@ export async function planServiceChange(
   const state = await readServiceState(task.service, { signal })
   if (!state.known) throw unknownState(task, state.evidence)
   const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas)
-  return { service: task.service, part, was_running: state.up, replicas: known?.replicas ?? state.replicas }
+  const process = await identifyProcess(task.service, state, { signal })
+  return { service: task.service, part, was_running: state.up, replicas: known?.replicas ?? state.replicas, process }
+}
+
+/**
+ * Performs an action on a service whose state is noted. Logs the supervisor's warnings. Throws as `superviseService`
+ * does; a `step_failed` error also says whether the process from before the action still runs. If nothing happened to
+ * the service, marks the change as refused.
+ */
+export async function changeService(
+  change: ServiceChange,
+  action: ServiceAction,
+  { log, signal }: Pick<RestoreOptions, 'log' | 'signal'>,
+): Promise<void> {
+  try {
+    for (const warning of await superviseService({ ...change, action }, { signal })) log.warning(warning)
+  } catch (error) {
+    signal.throwIfAborted()
+    // After a timeout, the supervisor may still be about to act.
+    if (!(error instanceof DeploymentError) || error.code !== 'step_failed') throw error
+    const state = await readServiceState(change.service, { signal })
+    change.isRefused = await isAsBefore(change, state, { signal })
+    throw new DeploymentError(error.code, `${error.message} ${aftermath(change, state)}`, { cause: error })
+  }
+}
+
+/** True if the service is known to have the process that it had before, or, as before, none. */
+async function isAsBefore(change: ServiceChange, state: ServiceState, limits: Partial<Limits>): Promise<boolean> {
+  const { service, was_running: wasRunning, process = null } = change
+  if (!state.known || state.up !== wasRunning || process === null) return false
+  return (await identifyProcess(service, state, limits)) === process
+}
+
+function aftermath({ service, was_running: wasRunning, isRefused }: ServiceChange, state: ServiceState): string {
+  const name = shortName(service)
+  if (!state.known) return `Whether ${name} still runs is not known (${state.evidence}).`
+  if (isRefused) return wasRunning ? `The old process of ${name} never stopped.` : `${name} was not running before.`
+  if (!wasRunning) return `${name} was not running before, and ${state.up ? 'runs now' : 'does not run'}.`
+  return state.up ? `The old process of ${name} may have stopped.` : `The old process of ${name} has stopped.`
 }
 
 /**
@@ -56,6 +101,10 @@ export interface RestoredServices {
   problems: string[]
   /** The names in state files of the services that could not be restored, or were not reached. */
   unrestored: (string | null)[]
+  /** The names in state files of the services that have the same process as before the plan, or, as before, none. */
+  untouched: (string | null)[]
+  /** Whether a service is known not to run as it did before the plan. */
+  isBroken: boolean
   /** Whether there was time for all services. */
   isFinished: boolean
 }
@@ -70,28 +119,75 @@ export interface RestoreOptions {
 
 /**
  * Restores the state that a plan's services had before the plan, newest change first: restarts the services that were
- * running, and stops the others. Call this function once the old files are back. Continues after a failure, and returns
- * one sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
- * restored.
+ * running, and stops the others. Leaves a service alone if an action on it was refused and it is as it was before the
+ * plan. Call this function once the old files are back. Continues after a failure, and returns one sentence for each
+ * failure. May be called again. Once the signal is aborted, returns the remaining services as not restored.
  */
 export async function restoreServices(
   changes: readonly ServiceChange[],
   restoring: RestoreOptions,
 ): Promise<RestoredServices> {
   const { signal, starts } = restoring
-  const restored: RestoredServices = { isRunning: false, problems: [], unrestored: [], isFinished: true }
+  const restored: RestoredServices = {
+    isRunning: false,
+    problems: [],
+    unrestored: [],
+    untouched: [],
+    isBroken: false,
+    isFinished: true,
+  }
   for (const first of firstChanges(changes)) {
     const change = { ...first, isQueued: starts === 'queued' }
+    let attempted: ServiceChange = first
     try {
-      await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring))
+      if (first.process === undefined) attempted = { ...first, process: await processNow(first, restoring) }
+      if (await isUntouched(first, restoring)) restored.untouched.push(first.part)
+      else await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring))
       restored.isRunning ||= change.was_running
     } catch (error) {
+      const { message, code } = toDeployError(error)
+      const after = code === 'step_failed' ? await compareNow(attempted, restoring) : 'changed'
+      if (after === 'same' && first.process !== undefined) {
+        restored.untouched.push(first.part)
+        restored.isRunning ||= change.was_running
+        restoring.log.warning(message)
+        continue
+      }
       restored.isFinished &&= !signal.aborted
       restored.unrestored.push(first.part)
-      restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message)
+      restored.problems.push(
+        signal.aborted ? notRestored(change) : `${message}${after === 'same' ? OF_SOME_VERSION : ''}`,
+      )
+      restored.isBroken ||= !signal.aborted && after === 'changed'
     }
   }
   return restored
+}
+
+const OF_SOME_VERSION = ' The service still has the process from before this attempt, perhaps of the other version.'
+
+async function processNow({ service }: ServiceChange, restoring: RestoreOptions): Promise<string | null> {
+  const limits = limitsOf(restoring)
+  return await identifyProcess(service, await readServiceState(service, limits), limits)
+}
+
+/** Compares a service with its state before. Never throws. */
+async function compareNow(change: ServiceChange, restoring: RestoreOptions): Promise<'same' | 'changed' | 'unknown'> {
+  const limits = limitsOf(restoring)
+  try {
+    const state = await readServiceState(change.service, limits)
+    if (!state.known) return 'unknown'
+    return (await isAsBefore(change, state, limits)) ? 'same' : 'changed'
+  } catch {
+    return 'unknown'
+  }
+}
+
+/** Logs that the service is left alone, because an action on it was refused and it is as it was before the plan. */
+async function isUntouched(change: ServiceChange, restoring: RestoreOptions): Promise<boolean> {
+  if (!change.isRefused || (await compareNow(change, restoring)) !== 'same') return false
+  if (change.was_running) restoring.log.did(`${shortName(change.service)} never stopped`)
+  return true
 }
 
 function notRestored({ service }: ServiceChange): string {
@@ -136,7 +232,7 @@ async function restoreStopped(change: QueueableChange, restoring: RestoreOptions
 
 async function restore(order: ServiceOrder, restoring: RestoreOptions): Promise<void> {
   restoring.log.info(`${order.action} ${describeService(order.service)}`)
-  await superviseService(order, limitsOf(restoring))
+  for (const warning of await superviseService(order, limitsOf(restoring))) restoring.log.warning(warning)
   restoring.log.did(inPast(order))
 }
 
@@ -154,7 +250,7 @@ function firstChanges(changes: readonly ServiceChange[]): ServiceChange[] {
     const key = keyOfService(change.service)
     const first = touched.get(key) ?? change
     touched.delete(key)
-    touched.set(key, first)
+    touched.set(key, change.isRefused ? { ...first, isRefused: true } : first)
   }
   return [...touched.values()].reverse()
 }

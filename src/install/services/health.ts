@@ -57,7 +57,8 @@ interface Health {
  * the check's `stable_for` period. Without a service or without a check, waits only for the other. With a service, this
  * period is at least 3 s, or half of the timeout if that is shorter. A new start of the service is a break.
  *
- * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or the signal's reason.
+ * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or `step_failed` if the supervisor
+ * could not say how the service is. Also throws the signal's reason.
  */
 export async function checkHealth(request: HealthRequest, clock: Clock = systemClock): Promise<Health> {
   const { timeout_seconds: seconds, retries } = request.healthcheck
@@ -70,6 +71,11 @@ export async function checkHealth(request: HealthRequest, clock: Clock = systemC
     if (attempt <= retries)
       request.log.info(`In attempt ${attempt} of ${retries + 1}, ${subject} was not healthy: ${finding.evidence}`)
   }
+  if (finding.isUnknown)
+    throw new DeploymentError(
+      'step_failed',
+      `The health of ${subject.replace(/^The /, 'the ')} is not known: ${finding.evidence}`,
+    )
   throw new DeploymentError(
     'unhealthy',
     `${subject} was not healthy ${retries === 0 ? `within ${seconds} s` : `in ${retries + 1} attempts of ${seconds} s each`}: ${finding.evidence}`,
@@ -77,14 +83,22 @@ export async function checkHealth(request: HealthRequest, clock: Clock = systemC
   )
 }
 
+/** What the checks of restored versions found. */
+interface RestoredHealth {
+  /** False if a check failed; null if none did, but at least one service is not known to be healthy. */
+  readonly healthy: boolean | null
+  /** One sentence for each service that is not healthy, or not known to be. */
+  readonly problems: readonly string[]
+}
+
 /**
- * Returns one sentence for each check that fails after an older version was restored. Runs all checks at once, so that
- * they take no longer than the slowest of them. Throws the signal's reason once the signal is aborted.
+ * Checks the health of older versions that were restored. Runs all checks at once, so that they take no longer than the
+ * slowest of them. Throws the signal's reason once the signal is aborted.
  */
 export async function findUnhealthy(
   checks: readonly RestoredCheck[],
   { log, signal }: Pick<HealthRequest, 'log' | 'signal'>,
-): Promise<string[]> {
+): Promise<RestoredHealth> {
   const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
     try {
       const once = onceBriefly(healthcheck)
@@ -101,10 +115,24 @@ export async function findUnhealthy(
       return []
     } catch (error) {
       signal.throwIfAborted()
-      return [toDeployError(error).message]
+      return [toDeployError(error)]
     }
   })
-  return (await Promise.all(findings)).flat()
+  const found = (await Promise.all(findings)).flat()
+  const isUnhealthy = found.some(({ code }) => code !== 'step_failed')
+  return { healthy: isUnhealthy ? false : found.length > 0 ? null : true, problems: found.map(error => error.message) }
+}
+
+/**
+ * True if a service answers its check, but not as this version, for which the check's `body` asks: its process is not
+ * that of the installed files. False if the check asks for no version.
+ */
+export async function isOtherVersion(check: HostHealthcheck, version: string, signal: AbortSignal): Promise<boolean> {
+  if (check.probe.type !== 'http' || !check.probe.body?.includes('{version}')) return false
+  const limits = { timeoutMs: PROBE_TIMEOUT_MS, signal }
+  const { body, ...probe } = check.probe
+  const named = await probeHttp({ ...probe, body: body.replaceAll('{version}', version) }, limits)
+  return !named.healthy && (await probeHttp(probe, limits)).healthy
 }
 
 /** Says `restored`, because the old version and the new one have the same id. */
@@ -176,8 +204,8 @@ const UNEXAMINED: ProbeResult & Sight = {
 
 async function probeSupervisor(service: Service, limits: Limits): Promise<ProbeResult & Sight> {
   const state = await readServiceState(service, limits)
-  const { running: healthy, evidence } = state
-  if (!healthy) return { healthy, evidence, run: [] }
+  const { running: healthy, evidence, known } = state
+  if (!healthy) return { healthy, evidence, run: [], ...(known ? {} : { isUnknown: true }) }
   const run = await identifyRun(service, state, limits)
   return { healthy, evidence, brief: `${shortName(service)} is running`, run }
 }
@@ -216,6 +244,8 @@ interface ProbeResult {
   evidence: string
   /** The evidence in a few words, without the body or output. Default: the evidence itself. */
   brief?: string
+  /** The supervisor did not say how the service is. */
+  isUnknown?: boolean
 }
 
 interface ProbeContext extends Limits {

@@ -16,7 +16,7 @@ export interface Limits {
   abortGraceMs?: number
 }
 
-interface ServiceState extends ParsedState {
+export interface ServiceState extends ParsedState {
   /** The supervisor answered that it has no service of this name. */
   missing: boolean
   /** The supervisor's answer, in one line. */
@@ -24,19 +24,55 @@ interface ServiceState extends ParsedState {
 }
 
 /**
- * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
- * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
+ * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise. Returns the
+ * warnings that the supervisor printed although it succeeded, one sentence each.
+ * Throws DeploymentError `step_failed` with the supervisor's output and advice, or `step_timed_out`.
  */
-export async function superviseService(order: ServiceOrder, limits: Partial<Limits> = {}): Promise<void> {
+export async function superviseService(order: ServiceOrder, limits: Partial<Limits> = {}): Promise<readonly string[]> {
   const { service, action } = order
   const command = actionCommand(order)
   const env = supervisorEnvironment(service)
   const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits })
-  if (end.kind === 'exited' && end.code === 0) return
+  if (end.kind === 'exited' && end.code === 0) return warningsIn(end.output).map(text => `${inPast(order)}: ${text}`)
   throw new DeploymentError(
     end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed',
-    `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeChildEnd(end)}. Check the service on this host.`,
+    `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeChildEnd(end)}. ${adviceOn(service, end)}`,
   )
+}
+
+function warningsIn(output: string): string[] {
+  return output.split('\n').filter(line => /^warning:/i.test(line))
+}
+
+/** The page that lists what the runner's user may need to be granted. */
+const GRANTS_PAGE = 'docs/security.md#what-the-runners-user-needs'
+
+/** Advises on an action that failed: names the permission that is missing, if the supervisor's output says so. */
+function adviceOn(service: Service, end: ChildEnd): string {
+  const output = 'output' in end ? end.output : ''
+  const grant = missingGrant(service, output)
+  if (grant !== undefined) return grant
+  if (service.supervisor !== 'systemd') return 'Check the service on this host.'
+  if (/\bis masked\b/.test(output)) return 'Unmask the unit, or name another one in the host config.'
+  if (/\bnot (?:found|loaded)\b/.test(output)) return 'Install the unit, or correct its name in the host config.'
+  return 'Check the service on this host.'
+}
+
+/** Names the permission that the supervisor refused, and where it is described; undefined if it refused none. */
+function missingGrant(service: Service, output: string): string | undefined {
+  switch (service.supervisor) {
+    case 'systemd':
+      if (service.scope === 'user') return undefined
+      if (!/access denied|authentication (?:is )?required|requires authentication|not authorized/i.test(output))
+        return undefined
+      return `The runner's user lacks the polkit rule for this unit: ${GRANTS_PAGE} has that rule.`
+    case 'docker':
+      if (!/permission denied|authorization denied/i.test(output)) return undefined
+      return `The runner's user may not use this Docker daemon: see ${GRANTS_PAGE}.`
+    case 'kubernetes':
+      if (!/\bforbidden\b|\bunauthorized\b/i.test(output)) return undefined
+      return `The account that kubectl uses lacks this permission: see ${GRANTS_PAGE}.`
+  }
 }
 
 /**
@@ -49,8 +85,9 @@ export async function readServiceState(service: Service, limits: Partial<Limits>
   const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits })
   const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN_STATE
   const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output)
-  const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeChildEnd(end)}`
-  return { ...state, missing, evidence: `${describeService(service)}${answer}` }
+  const grant = 'output' in end ? missingGrant(service, end.output) : undefined
+  const unknown = `: ${command[0]} ${describeChildEnd(end)}${grant === undefined ? '' : `. ${grant}`}`
+  return { ...state, missing, evidence: `${describeService(service)}${state.known ? ` ${state.words}` : unknown}` }
 }
 
 /**
@@ -97,6 +134,21 @@ export async function readRestarts(
   if (service.supervisor !== 'kubernetes' || labels === null) return null
   const answer = await ask(service, restartsCommand(service, labels), limits)
   return answer === null ? null : parseRestarts(answer)
+}
+
+/**
+ * Returns the same text as long as the service has the same process or, with Kubernetes, the same definition and pods.
+ * Returns null if that is not known.
+ */
+export async function identifyProcess(
+  service: Service,
+  { labels }: ParsedState,
+  limits: Partial<Limits> = {},
+): Promise<string | null> {
+  if (service.supervisor !== 'kubernetes') return await readServiceRun(service, limits)
+  const definition = await ask(service, definitionCommand(service), limits)
+  if (definition === null || labels === null) return definition
+  return `${definition} ${await ask(service, podsCommand(service, labels), limits)}`
 }
 
 async function ask(service: Service, command: [string, ...string[]], limits: Partial<Limits>): Promise<string | null> {
@@ -215,6 +267,18 @@ export function runCommand(service: Service): Command {
  */
 export function restartsCommand(service: Extract<Service, { supervisor: 'kubernetes' }>, labels: string): Command {
   return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`]
+}
+
+/** The command line whose answer changes with the definition and the availability of a Kubernetes deployment. */
+function definitionCommand(service: Extract<Service, { supervisor: 'kubernetes' }>): Command {
+  const definition = `{.metadata.uid} {.metadata.generation} ${KUBERNETES_RUN}`
+  return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${definition}`]
+}
+
+/** The command line whose answer changes with each new pod of a Kubernetes deployment, and each restart within one. */
+function podsCommand(service: Extract<Service, { supervisor: 'kubernetes' }>, labels: string): Command {
+  const pods = `{.items[*].metadata.uid} ${KUBERNETES_RESTARTS}`
+  return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${pods}`]
 }
 
 /** Returns the sum of the restarts of all containers. New pods add nothing, and deleted pods are not counted. */

@@ -8,12 +8,13 @@ import { listFirst } from '../../core/text.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
 import { placeName, placePath } from '../host/layout.ts'
 import type { DeploymentFacts } from '../journal/facts.ts'
-import { checkHealth, examinedBy, type HealthcheckStep, healthchecksOf } from '../services/health.ts'
+import { checkHealth, examinedBy, type HealthcheckStep, healthchecksOf, isOtherVersion } from '../services/health.ts'
 import {
   changedVariable,
   describeChildEnd,
   describeService,
   inPast,
+  type NamedService,
   readServiceState,
   type ServiceAction,
   shortName,
@@ -82,7 +83,7 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
 
 /**
  * Skips a step for which nothing changes. A `start` or `restart` step still starts those of its services that are not
- * running.
+ * running, and restarts those that answer their health check as another version.
  */
 async function performIdle(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (step.action !== 'start' && step.action !== 'restart') return 'skipped'
@@ -91,13 +92,29 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
   for (const named of servicesOf(context.order, step.plugin)) {
     const { service } = named
     const { known, up } = await readServiceState(service, { signal })
-    if (known && up) continue
+    if (known && up) {
+      if (!(await runsOther(context, named))) continue
+      log.warning(`${describeService(service)} does not run the installed version, so it is restarted.`)
+      await context.transaction.supervise(named, 'restart', signal)
+      started.push(`${shortName(service)} ran another version, and was restarted`)
+      continue
+    }
     if (known) log.info(`${describeService(service)} is not running, so it is started.`)
     const { was_running: wasRunning } = await context.transaction.supervise(named, 'start', signal)
     if (!wasRunning) started.push(`${shortName(service)} was not running, and was started`)
   }
   if (started.length > 0) return { status: 'done', did: listFirst(started, MAX_LISTED) }
   return step.action === 'start' ? 'unchanged' : 'skipped'
+}
+
+/** True if a service answers as another version of one of the parts that it runs. */
+async function runsOther({ order, deployment }: StepContext, { part: id }: NamedService): Promise<boolean> {
+  const { signal } = deployment.tools
+  for (const part of order.parts.filter(part => id === null || part.id === id)) {
+    const check = order.hostConfig?.plugins.get(part.id)?.healthcheck
+    if (check && (await isOtherVersion(check, part.version, signal))) return true
+  }
+  return false
 }
 
 async function provision(context: StepContext, { plugin: id }: { readonly plugin: string }): Promise<StepEnd> {

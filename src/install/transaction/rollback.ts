@@ -99,10 +99,19 @@ export async function rollBack(request: FailedRun): Promise<RolledBack> {
   for (const place of request.places) logRestored(request, place)
   const { problems: differences, verified } = await compareRestored(request)
   const starts = (await request.onFilesRestored?.(verified !== false, services)) ?? 'now'
-  const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts)
+  const { healthy, problems, untouched, ...left } = await restoreAndCheckServices(request, starts)
+  const acted = known.filter(wasDisturbed)
+  const isDisturbed = acted.some(({ part }) => !untouched.includes(part))
   return {
-    outcome: verified === false ? 'inconsistent' : wasChanged || known.some(wasDisturbed) ? 'rolled_back' : 'failed',
-    rollback: { restored: true, problems: [...lostIn(request), ...differences, ...problems], verified, healthy },
+    outcome: verified === false ? 'inconsistent' : wasChanged || isDisturbed ? 'rolled_back' : 'failed',
+    rollback: {
+      restored: true,
+      problems: [...lostIn(request), ...differences, ...problems],
+      verified,
+      healthy,
+      // A recovery does not know what the run that died has done to the services.
+      ...(acted.length > 0 && known.every(isObserved) && { stopped: isDisturbed }),
+    },
     ...left,
   }
 }
@@ -135,35 +144,45 @@ function installedVersionIn(layout: Layout, place: Place): string | undefined {
   }
 }
 
-type CheckedServices = Pick<RollbackFacts, 'healthy' | 'problems'> & LeftWork
+type CheckedServices = Pick<RollbackFacts, 'healthy' | 'problems'> &
+  LeftWork &
+  Pick<Awaited<ReturnType<typeof restoreServices>>, 'untouched'>
 
 async function restoreAndCheckServices(request: FailedRun, starts: ServiceStarts): Promise<CheckedServices> {
   const { services, unreachable = [], log, grace } = request
   const limits = { log, signal: grace.restoring, starts }
-  const { isRunning, isFinished, ...done } = await restoreServices(services, limits)
+  const { isRunning, isFinished, isBroken, untouched, ...done } = await restoreServices(services, limits)
   const unrestored = [...services.filter(({ part }) => done.unrestored.includes(part)), ...unreachable]
-  const unnoted = await noteServices(request, { restored: services.map(({ part }) => part), unrestored })
+  const restored = services.map(({ part }) => part).filter(part => !untouched.includes(part))
+  const unnoted = await noteServices(request, { restored, unrestored })
   const unwritten = request.unsynced?.[0] ?? unnoted
   const problems = [...done.problems, ...unreachable.map(notRestored)]
   if (unwritten !== undefined)
-    return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten }
-  if (!isFinished) return { healthy: null, problems, isUnfinished: true }
-  if (done.problems.length > 0) return { healthy: false, problems }
+    return { healthy: null, problems: [...problems, unwritten.message], untouched, isUnfinished: true, unwritten }
+  if (!isFinished) return { healthy: null, problems, untouched, isUnfinished: true }
+  if (done.problems.length > 0) return { healthy: isBroken ? false : null, problems, untouched }
   if (starts === 'queued') {
     log.info('Services start only once the unit of this recovery has started, so their health is not checked here.')
-    return { healthy: null, problems }
+    return { healthy: null, problems, untouched }
   }
-  if (!isRunning && services.length > 0) return { healthy: null, problems }
+  if (!isRunning && services.length > 0) return { healthy: null, problems, untouched }
+  const stale = services.filter(({ part }) => untouched.includes(part) && isPending(request.layout, part, request.of))
+  if (stale.length > 0) return { healthy: null, problems: [...problems, ...stale.map(mayBeOther)], untouched }
   const all = await request.healthchecks()
   const checks = all.filter(check => check.previous_version !== null && isExamining(check))
-  if (checks.length === 0) return { healthy: null, problems }
+  if (checks.length === 0) return { healthy: null, problems, untouched }
   try {
-    const findings = await findUnhealthy(checks, { log, signal: grace.cancelled })
-    const healthy = findings.length > 0 ? false : unreachable.length > 0 ? null : true
-    return { healthy, problems: [...problems, ...findings] }
+    const found = await findUnhealthy(checks, { log, signal: grace.cancelled })
+    const healthy = found.healthy === true && unreachable.length > 0 ? null : found.healthy
+    return { healthy, problems: [...problems, ...found.problems], untouched }
   } catch {
-    return { healthy: null, problems, unchecked: checks }
+    return { healthy: null, problems, untouched, unchecked: checks }
   }
+}
+
+/** Describes a service that has the same process as before this run, although an earlier run was to restart it. */
+function mayBeOther({ service }: ServiceChange): string {
+  return `${describeService(service)} may run another version than the installed one, because an earlier run could not restart it.`
 }
 
 /**
@@ -185,6 +204,10 @@ async function noteServices(
 /** False for a service that was not running before the plan. The rollback stops such a service. */
 function wasDisturbed({ was_running: wasRunning }: Pick<ServiceChange, 'was_running'>): boolean {
   return wasRunning
+}
+
+function isObserved(service: ServiceChange | UnreachableService): boolean {
+  return 'process' in service && service.process !== undefined
 }
 
 /**

@@ -3,9 +3,9 @@ import { announceable, applyChanges, type Change, type PlannedChange, placesIn }
 import { isSamePlace, type Place } from '../host/layout.ts'
 import type { Installation } from '../host/record.ts'
 import { type AnnouncedChange, announcementOf, numberedIn } from '../journal/records.ts'
-import { planServiceChange, type ServiceChange } from '../services/changes.ts'
+import { changeService, planServiceChange, type ServiceChange } from '../services/changes.ts'
 import type { RestoredCheck } from '../services/health.ts'
-import { type NamedService, type ServiceAction, superviseService } from '../services/supervise.ts'
+import type { NamedService, ServiceAction } from '../services/supervise.ts'
 import { type ChangeLog, undoChanges } from './undo.ts'
 
 /** The changes that a deployment makes to the host outside its staging folder: all of them stay, or all are undone. */
@@ -78,7 +78,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       const { part, was_running } = change
       await journal.append({ record: 'service', part, was_running })
       services.push(change)
-      await superviseService({ ...change, action }, { signal })
+      await changeService(change, action, { log, signal })
       return change
     },
     noteHealthchecks(checks) {

@@ -7,7 +7,7 @@ import {
   rollbackProblems,
   withoutStep,
 } from '../../install/reports/local-report.ts'
-import { isUncertainBefore, mayHaveRunUnlisted, provisionSteps } from './outcome.ts'
+import { isUncertainBefore, mayHaveRunUnlisted, neverStopped, provisionSteps } from './outcome.ts'
 
 const MAX_PROBLEMS = 20
 const MAX_PROBLEM_CHARS = 500
@@ -101,10 +101,18 @@ function now(report: LocalReport): string {
   if (outcome === 'interrupted') return 'not known until the next run has recovered this host.'
   if (report.error?.code === 'locked')
     return 'not known; another deployment on this host is in progress or was interrupted.'
-  if (rollback === null) return version === null ? unexamined(report) : `${cell(version)}, as before.`
+  if (rollback === null && version !== null) return `${cell(version)}${healthNow(report)}.`
+  if (rollback === null) return unexamined(report)
   const none = report.unrecorded ? 'the files that were there before are back' : 'nothing is installed, as before'
   const running = version === null ? none : cell(version)
   return withProblems(`${running}${filesNow(report)}${servicesNow(report)}.`, report)
+}
+
+/** Says how the version is that a run has not touched. */
+function healthNow({ error, steps }: LocalReport): string {
+  if (error?.code === 'unhealthy') return ' is installed, but **not healthy**'
+  const isChecked = steps.some(({ action, status }) => action === 'healthcheck' && status === 'failed')
+  return isChecked ? ' is installed, but not known to be healthy' : ', as before'
 }
 
 /** A run that has left `pending` has examined what is installed: if its report names no version, none was installed. */
@@ -124,16 +132,17 @@ const NOT_EXAMINED: ReadonlySet<ErrorCode> = new Set([
   'host_not_writable',
 ])
 
-function filesNow({ rollback, running_version: version }: LocalReport): string {
-  if (rollback === null || version === null) return ''
+function filesNow({ outcome, rollback, running_version: version }: LocalReport): string {
+  if (rollback === null || version === null || outcome === 'failed') return ''
   if (!rollback.restored) return ', but not every file change could be undone'
   if (rollback.verified === true) return ', all files as they were installed'
   return rollback.verified === false ? ', but not all files are as before' : ', its files restored'
 }
 
 function servicesNow({ rollback }: LocalReport): string {
-  if (rollback === null || rollback.healthy === null) return ''
-  return rollback.healthy ? ', healthy according to the checks of this plan' : ', **not healthy**'
+  if (rollback === null || rollback.healthy === false) return rollback === null ? '' : ', **not healthy**'
+  const checked = rollback.healthy ? ', healthy according to the checks of this plan' : ''
+  return `${checked}${neverStopped({ rollback })}`
 }
 
 /** Adds the problems of a rollback, except for an unhealthy version, whose problems the alarm already names. */

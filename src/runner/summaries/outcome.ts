@@ -36,7 +36,10 @@ function describeFailure(report: LocalReport): Headline {
   const subject = nameSubject(report)
   const verb = error && VERBS[error.code]
   if (actingSteps(report).length > 0)
-    return { mark: '❌', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` }
+    return {
+      mark: '❌',
+      sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed${neverStopped(report)}`,
+    }
   if (error?.code === 'unhealthy')
     return { mark: '❌', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` }
   const otherwise = error === null ? 'was not installed' : 'was refused'
@@ -72,7 +75,13 @@ function restoredNow({ previous_version: before, rollback, unrecorded }: LocalRe
   if (unrecorded) return 'the files that were there before are back'
   if (before === null) return 'nothing is installed, as before'
   if (rollback?.healthy === false) return `${before} is installed again, but not healthy`
+  if (rollback?.stopped === false) return `${before} is installed again${neverStopped({ rollback })}`
   return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`
+}
+
+/** Continues a sentence if the services that ran before the run have run all the time. */
+export function neverStopped({ rollback }: Pick<LocalReport, 'rollback'>): string {
+  return rollback?.stopped === false ? ', and its service never stopped' : ''
 }
 
 /** The version on the host now, if the report names it. */
@@ -159,7 +168,7 @@ function describeUnchanged({ report, plannedSteps, dryRun }: RunResult): Headlin
   if (starters.length > 0)
     return {
       mark: '✅',
-      sentence: `${present}; ${listNames(starters)} started services that were not running`,
+      sentence: `${present}; ${listNames(starters)} started services that were not running this version`,
     }
   if (acted.length > 0) return { mark: '✅', sentence: `${present}; its steps were run again` }
   if (drift.length === 0)

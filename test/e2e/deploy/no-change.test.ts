@@ -165,7 +165,7 @@ describe('a version that is already installed', () => {
     assert.match(statusesOf(result), /down skipped, .* up done/)
     assert.match(
       result.summary,
-      /^### ✅ greeter 1\.0\.0 is already on host-1; up started services that were not running\n/,
+      /^### ✅ greeter 1\.0\.0 is already on host-1; up started services that were not running this version\n/,
     )
     assert.match(result.log, /were skipped: down \(stop\), db \(provision\), tell \(notify\)\./)
   })

@@ -301,3 +301,128 @@ describe('a dry run', () => {
     assert.deepEqual(stage.standIns.calls(), [])
   })
 })
+
+describe('an action that the supervisor refuses', () => {
+  const ILL = /not healthy|no healthy version|not as it was|The same happened again/
+  const POLKIT = /polkit rule .*docs\/security\.md(?:#|&#35;)what-the-runners-user-needs/
+  const rows: [string, string, [name: string, running: string], 'systemctl' | 'docker' | 'kubectl', string, RegExp][] =
+    [
+      [
+        'a restart that polkit denies',
+        SYSTEMD,
+        ['greeter.service', 'active'],
+        'systemctl',
+        'Failed to restart greeter.service: Interactive authentication required.',
+        POLKIT,
+      ],
+      [
+        'a masked unit',
+        SYSTEMD,
+        ['greeter.service', 'active'],
+        'systemctl',
+        'Failed to restart greeter.service: Unit greeter.service is masked.',
+        /Unmask the unit/,
+      ],
+      [
+        'a container that may not be restarted',
+        'version: 1\nsupervisor: docker\n',
+        ['greeter', 'running'],
+        'docker',
+        'authorization denied by plugin: no',
+        /docs\/security\.md(?:#|&#35;)what-the-runners-user-needs/,
+      ],
+      [
+        'a forbidden rollout',
+        'version: 1\nsupervisor: kubernetes\nkubernetes: {namespace: apps}\n',
+        ['greeter', '2'],
+        'kubectl',
+        'Error from server (Forbidden): deployments.apps is forbidden',
+        /docs\/security\.md(?:#|&#35;)what-the-runners-user-needs/,
+      ],
+    ]
+  for (const [name, config, [service, running], program, words, advice] of sampled(rows, 2)) {
+    it(`leaves the old process running, and says so (${name})`, async () => {
+      await beginWithOld()
+      stage.writeHostConfig(config)
+      stage.writePlan(
+        planWith('action: restart, plugin: greeter', 'action: healthcheck, plugin: greeter, timeout: 60s'),
+      )
+      stage.standIns.setState(service, running)
+      stage.standIns.before(program, 'restart', `echo "${words}" >&2; exit 1`)
+      const { outputs, log, summary } = await stage.deployHere()
+      assert.deepEqual([outputs['outcome'], outputs['error-code']], ['rolled_back', 'step_failed'], log)
+      const [message = ''] = acceptedReports(stage)
+        .map(report => report.error_message ?? '')
+        .slice(-1)
+      for (const text of [log, summary, message]) {
+        assert.match(text, advice)
+        assert.match(text, /never stopped/)
+        assert.doesNotMatch(text, ILL)
+      }
+      assert.match(summary, /^### .* 1\.0\.0 is installed again, and its service never stopped\n/)
+      assert.equal(stage.standIns.changes().length, 1)
+    })
+  }
+
+  it('has changed nothing if no file was changed either', async () => {
+    await beginWithOld()
+    stage.writeHostConfig(SYSTEMD)
+    stage.writePlan(planWith('action: restart, plugin: greeter'))
+    stage.standIns.setState('greeter.service', 'active')
+    stage.standIns.before('systemctl', 'restart', 'echo "Access denied" >&2; exit 1')
+    const result = await stage.deployHere({ version: '1.0.0', redeploy: 'true' })
+    assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], ['failed', 'step_failed'], result.log)
+    assert.equal(readLocalReport(result).rollback?.stopped, false)
+    assert.match(result.summary, /\*\*Now:\*\* 1\.0\.0, .*its service never stopped\./)
+  })
+
+  it('is not even tried if the Docker daemon does not answer, and no version is called ill', async () => {
+    await beginWithOld()
+    stage.writeHostConfig('version: 1\nsupervisor: docker\n')
+    stage.writePlan(planWith('action: restart, plugin: greeter', 'action: healthcheck, plugin: greeter, timeout: 1s'))
+    stage.standIns.before('docker', 'inspect', 'echo "Cannot connect to the Docker daemon" >&2; exit 1')
+    const { outputs, log, summary } = await stage.deployHere()
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['rolled_back', 'step_failed'], log)
+    assert.match(summary, /The service was not restarted/)
+    assert.doesNotMatch(log + summary, ILL)
+    assert.deepEqual(stage.standIns.changes(), [])
+  })
+})
+
+describe('a service that does not run what is installed', () => {
+  const CHECKED = ['action: restart, plugin: greeter', 'action: healthcheck, plugin: greeter, timeout: 2s']
+
+  async function installChecked(t: TestContext, answer: () => [status: number, body: string]): Promise<void> {
+    await beginWithOld()
+    const server = createServer((_, response) => {
+      const [status, body] = answer()
+      response.writeHead(status).end(body)
+    })
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+    t.after(() => void server.close())
+    const { port } = server.address() as { port: number }
+    stage.writeHostConfig(
+      `${SYSTEMD}plugins: {greeter: {healthcheck: {http: "http://127.0.0.1:${port}/", body: "v{version}"}}}\n`,
+    )
+    stage.writePlan(planWith(...CHECKED))
+    stage.standIns.setState('greeter.service', 'active')
+  }
+
+  it('is restarted by a run that changes nothing', async t => {
+    await installChecked(t, () => [200, stage.standIns.changes().length > 0 ? 'v1.0.0' : 'v0.9.0'])
+    const result = await stage.deployHere({ version: '1.0.0' })
+    assertDeployed(result)
+    assert.match(result.log, /::warning::unit greeter\.service does not run the installed version, so it is restarted/)
+    assert.deepEqual(stage.standIns.changes(), [['systemctl', 'restart', 'greeter.service']])
+    assertDeployed(await stage.deployHere({ version: '1.0.0' }))
+    assert.equal(stage.standIns.changes().length, 1)
+  })
+
+  it('is not called as before if it is ill, and is not restarted for that', async t => {
+    await installChecked(t, () => [503, 'v1.0.0'])
+    const { outputs, log, summary } = await stage.deployHere({ version: '1.0.0' })
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'unhealthy'], log)
+    assert.match(summary, /\*\*Now:\*\* 1\.0\.0 is installed, but \*\*not healthy\*\*\./)
+    assert.deepEqual(stage.standIns.changes(), [])
+  })
+})

@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
-import { planServiceChange, restoreServices, type ServiceChange } from '../../../src/install/services/changes.ts'
-import { type Service, type ServiceAction, superviseService } from '../../../src/install/services/supervise.ts'
+import {
+  changeService,
+  planServiceChange,
+  restoreServices,
+  type ServiceChange,
+} from '../../../src/install/services/changes.ts'
+import type { Service, ServiceAction } from '../../../src/install/services/supervise.ts'
 import { collectLog } from '../prepared-host.ts'
 import { makeStandIns, type StandIns } from './stand-ins.ts'
 
@@ -20,6 +25,7 @@ const PATH = process.env['PATH']
 let standIns: StandIns
 beforeEach(() => {
   standIns = makeStandIns()
+  errors = []
   process.env['PATH'] = standIns.path
 })
 afterEach(() => {
@@ -27,14 +33,17 @@ afterEach(() => {
   process.env['PATH'] = PATH
 })
 
-/** Performs these actions on the services as a plan would. Returns the changes. */
+/** The messages of the actions that failed. */
+let errors: string[] = []
+
+/** Performs these actions on the services as a plan would, even after one fails. Returns the changes. */
 async function perform(...actions: [Service, ServiceAction][]): Promise<ServiceChange[]> {
   const { signal } = new AbortController()
   const changes: ServiceChange[] = []
   for (const [service, action] of actions) {
     const change = await planServiceChange({ service, part: 'web', action }, changes, signal)
     changes.push(change)
-    await superviseService({ ...change, action })
+    await changeService(change, action, { log: collectLog(), signal }).catch(error => errors.push(error.message))
   }
   return changes
 }
@@ -155,6 +164,71 @@ describe('restoreServices', () => {
     const changes = await perform([UNIT, 'start'])
     await restored(changes)
     assert.deepEqual(await restored(changes), [['stop web.service'], false, 0])
+  })
+})
+
+describe('an action that the supervisor refused', () => {
+  const CONTAINER: Service = { supervisor: 'docker', container: 'web' }
+  const DENIED = 'echo "denied" >&2; exit 1'
+  const supervisors: [Service, string, string, 'systemctl' | 'docker' | 'kubectl'][] = [
+    [UNIT, 'web.service', 'active', 'systemctl'],
+    [CONTAINER, 'web', 'running', 'docker'],
+    [DEPLOYMENT, 'web', '2', 'kubectl'],
+  ]
+  const PODS = 'case $* in *restartCount*) cat pods 2>/dev/null || echo 1; exit ;; esac'
+  for (const [service, name, running, program] of supervisors) {
+    it(`says that the old process never stopped, and is not tried again (${program})`, async () => {
+      standIns.setState(name, running)
+      standIns.before(program, 'restart', DENIED)
+      standIns.before('kubectl', 'get', PODS)
+      const changes = await perform([service, 'restart'])
+      assert.match(errors.join(), /The old process of .* never stopped\.$/)
+      assert.deepEqual(await restored(changes), [[], true, 0])
+    })
+
+    it(`is tried again if the process was replaced meanwhile (${program})`, async () => {
+      standIns.setState(name, running)
+      standIns.before(program, 'restart', DENIED)
+      standIns.before('kubectl', 'get', PODS)
+      const changes = await perform([service, 'restart'])
+      const replaced = program === 'kubectl' ? 'case $* in *restartCount*) echo 2; exit ;; esac' : 'begin'
+      standIns.before(program, { systemctl: 'show', docker: 'inspect', kubectl: 'get' }[program], replaced)
+      standIns.before(program, 'restart', ':')
+      const [calls, isRunning] = await restored(changes)
+      assert.deepEqual([calls.length, isRunning], [1, true])
+    })
+  }
+
+  it('says so if the process was replaced, and the restart that failed is tried again', async () => {
+    standIns.setState('web.service', 'active')
+    standIns.before('systemctl', 'restart', 'begin; exit 1')
+    const changes = await perform([UNIT, 'restart'])
+    assert.match(errors.join(), /The old process of web\.service may have stopped\.$/)
+    assert.deepEqual(await restored(changes), [['restart web.service'], false, 1])
+  })
+
+  it('is tried again if the service was stopped before', async () => {
+    standIns.setState('web.service', 'active')
+    standIns.before('systemctl', 'start', DENIED)
+    const changes = await perform([UNIT, 'stop'], [UNIT, 'start'])
+    assert.match(errors.join(), /web\.service was not running before/)
+    assert.deepEqual(await restored(changes), [['restart web.service'], true, 0])
+  })
+
+  it('needs no stop if nothing was started', async () => {
+    standIns.setState('web.service', 'inactive')
+    standIns.before('systemctl', 'start', 'echo "Unit web.service is masked." >&2; exit 1')
+    assert.deepEqual(await restored(await perform([UNIT, 'start'])), [[], false, 0])
+  })
+
+  it('leaves it unknown which version runs if a recovery is refused', async () => {
+    standIns.setState('web.service', 'active')
+    standIns.before('systemctl', 'restart', DENIED)
+    const limits = { log: collectLog(), signal: new AbortController().signal }
+    const dead = { service: UNIT, part: 'web', was_running: true, replicas: null }
+    const { problems, isBroken, unrestored } = await restoreServices([dead], limits)
+    assert.deepEqual([isBroken, unrestored], [false, ['web']])
+    assert.match(problems.join(), /perhaps of the other version\.$/)
   })
 })
 

@@ -395,11 +395,11 @@ describe('the attempts of a check', () => {
     const log = collectLog()
     const healthcheck = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1 })
     await assert.rejects(check(healthcheck, log), unhealthy(/^web 2\.0\.0 was not healthy/))
-    const [problem] = await findUnhealthy([{ ...healthcheck, previous_version: '1.0.0' }], {
+    const { problems } = await findUnhealthy([{ ...healthcheck, previous_version: '1.0.0' }], {
       log,
       signal: new AbortController().signal,
     })
-    assert.match(problem ?? '', /^The restored web 1\.0\.0 was not healthy/)
+    assert.match(problems[0] ?? '', /^The restored web 1\.0\.0 was not healthy/)
   })
 })
 
@@ -412,22 +412,39 @@ describe('findUnhealthy', () => {
     const fine = checkOf({ type: 'http', url, status: 200 })
     const broken = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1 })
     const checks = [broken, fine].map(check => ({ ...check, previous_version: '1.0.0' }))
-    assert.equal((await findUnhealthy(checks, { log, signal })).length, 1)
+    const { healthy, problems } = await findUnhealthy(checks, { log, signal })
+    assert.deepEqual([healthy, problems.length], [false, 1])
     assert.ok(log.lines.some(line => line.startsWith('info web is healthy again: ')))
   })
 
   it('does not say that a service is healthy if it cannot examine the service', async () => {
     const log = collectLog()
     const nothing = { ...checkOf(null, { timeout: 1 }), previous_version: '1.0.0' }
-    assert.match((await findUnhealthy([nothing], { log, signal })).join(), /has no service and no check for it/)
+    assert.match(
+      (await findUnhealthy([nothing], { log, signal })).problems.join(),
+      /has no service and no check for it/,
+    )
     assert.deepEqual(log.lines, [])
+  })
+
+  it('does not call a service unhealthy if the supervisor may not be asked about it', async t => {
+    const standIns = useStandIns(t)
+    standIns.before('docker', 'inspect', 'echo "permission denied while trying to connect to the daemon" >&2; exit 1')
+    const service = { supervisor: 'docker', container: 'web' } as const
+    const healthcheck = checkOf(null, { service, timeout: 1 })
+    const { healthy, problems } = await findUnhealthy([{ ...healthcheck, previous_version: '1.0.0' }], {
+      log: collectLog(),
+      signal,
+    })
+    assert.equal(healthy, null)
+    assert.match(problems.join(), /^The health of the restored web 1\.0\.0 is not known: .*docs\/security\.md#/)
   })
 
   it('makes one attempt, whatever the retries of the check', async () => {
     const log = collectLog()
     const once = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1, retries: 3 })
-    const [problem] = await findUnhealthy([{ ...once, previous_version: '1.0.0' }], { log, signal })
-    assert.match(problem ?? '', /within 1 s: nothing listens/)
+    const { problems } = await findUnhealthy([{ ...once, previous_version: '1.0.0' }], { log, signal })
+    assert.match(problems[0] ?? '', /within 1 s: nothing listens/)
     assert.deepEqual(log.lines, [])
   })
 
@@ -436,7 +453,7 @@ describe('findUnhealthy', () => {
     const probe = { type: 'http', url, status: 200, body: '{version}' } as const
     const find = (previous_version: string, timeout: number) =>
       findUnhealthy([{ ...checkOf(probe, { timeout }), previous_version }], { log: collectLog(), signal })
-    assert.deepEqual(await find('1.0.0', 100), [])
-    assert.equal((await find('2.0.0', 1)).length, 1)
+    assert.deepEqual(await find('1.0.0', 100), { healthy: true, problems: [] })
+    assert.equal((await find('2.0.0', 1)).healthy, false)
   })
 })

@@ -36,7 +36,7 @@ afterEach(() => {
   }
 })
 
-function act(service: Service, action: ServiceAction, limits: Partial<Limits> = {}): Promise<void> {
+function act(service: Service, action: ServiceAction, limits: Partial<Limits> = {}): Promise<readonly string[]> {
   return superviseService({ service, action, replicas: null }, limits)
 }
 
@@ -61,6 +61,32 @@ describe('superviseService', () => {
       return true
     })
   })
+
+  it('returns the warnings that a supervisor printed although it succeeded', async () => {
+    const warning = "Warning: The unit file of web.service changed on disk. Run 'systemctl daemon-reload'."
+    standIns.before('systemctl', 'restart', `echo "${warning}" >&2; echo nothing else`)
+    assert.deepEqual(await act(UNIT, 'restart'), [`web.service restarted: ${warning}`])
+    assert.deepEqual(await act(CONTAINER, 'restart'), [])
+  })
+
+  for (const [name, service, output, advice] of [
+    [
+      'polkit asks for a password',
+      UNIT,
+      'Interactive authentication required.',
+      /polkit rule.*docs\/security\.md#what-/,
+    ],
+    ['polkit refuses', UNIT, 'Access denied', /polkit rule.*docs\/security\.md#what-/],
+    ['the unit is masked', UNIT, 'Unit web.service is masked.', /Unmask the unit/],
+    ['the unit is missing', UNIT, 'Unit web.service not found.', /correct its name in the host config/],
+    ['the Docker socket refuses', CONTAINER, 'permission denied while trying to connect', /may not use this Docker/],
+    ['the cluster refuses', DEPLOYMENT, 'Error from server (Forbidden): x is forbidden', /kubectl uses lacks this/],
+  ] as const)
+    it(`says what to do if ${name}`, async () => {
+      for (const program of ['systemctl', 'docker', 'kubectl'] as const)
+        standIns.before(program, 'restart', `echo "${output}" >&2; exit 1`)
+      await assert.rejects(act(service, 'restart'), failsWith('step_failed', advice))
+    })
 
   it('reports that the program is not on PATH', async () => {
     process.env['PATH'] = '/nowhere'
