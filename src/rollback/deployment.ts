@@ -1,7 +1,8 @@
 import type { Kind } from '../core/identifiers.ts'
 import type { Transitions } from '../core/state-machine.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
-import { placeOf } from '../install/host/layout.ts'
+import { type Layout, placeOf } from '../install/host/layout.ts'
+import { versionInPlace } from '../install/host/previous-install.ts'
 import { findInstalled, readInstalled } from '../install/host/record.ts'
 import type { InstalledRow } from '../install/host/rows.ts'
 import type { DeploymentFacts } from '../install/journal/facts.ts'
@@ -74,7 +75,9 @@ export interface RollbackRequest extends HostRequest {
 export async function noteReplacedVersion(rollback: RunningRollback): Promise<readonly InstalledRow[]> {
   const { subject } = rollback.request
   const rows = readInstalledRows(rollback, subject)
-  const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null)
+  const [row] = rows
+  const version =
+    subject.contract === 'project' ? newestProjectVersion(rows) : row ? versionInPlace(rollback.layout, row) : null
   const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null
   await rollback.record.update({ slug, previous_version: version, rollback_of: version })
   return rows

@@ -3,7 +3,7 @@ import { DEFAULT_ENTRY_POINT, parsePluginYaml } from '../../core/content/plugin-
 import { DeploymentError } from '../../core/errors.ts'
 import { isBelow, keepPathProblem, PLUGIN_YAML_LIMITS, versionSchema } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
-import type { InstalledState } from '../../core/trust/versions.ts'
+import { type InstalledState, isSameVersion } from '../../core/trust/versions.ts'
 import { readSmallFileSync } from '../files/open.ts'
 import { asListed, isSamePath } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
@@ -30,7 +30,7 @@ export interface PreviousInstall {
   readonly installed: InstalledRow | undefined
   /** Our record of a removed part and its snapshots. */
   readonly removed: RemovedRow | undefined
-  /** The recorded version or, without a record, the one in the plugin.yaml in its place; null if neither is known. */
+  /** The version that is in the place (see `versionInPlace`); null if it is not known. */
   readonly version: string | null
 }
 
@@ -45,8 +45,21 @@ export function readPreviousInstall(layout: Layout, target: Place): PreviousInst
   const row = findInstalled(record.installed, target)
   const removed = findInstalled(record.removed, target)
   const installed = row && presentRow(layout, row, target.directory)
-  const version = installed?.version ?? readForeignVersion(installPath(layout, target))
+  const version = installed ? versionInPlace(layout, installed) : readForeignVersion(installPath(layout, target))
   return { installed, removed, version }
+}
+
+/**
+ * Returns the version of the tree in the place of a recorded part: the recorded one, unless the plugin.yaml there names
+ * another, because somebody else has replaced the tree. Returns null for a tree that is known not to match its record,
+ * and whose plugin.yaml names no version.
+ */
+export function versionInPlace(layout: Layout, row: InstalledRow, isModified = false): string | null {
+  const { kind, version, keep_paths: kept } = row
+  const isOwn = kind === 'plugin' && !kept.includes('plugin.yaml')
+  const own = isOwn ? readForeignVersion(installPath(layout, placeOf(row))) : null
+  if (own === null) return isModified ? null : version
+  return version !== null && isSameVersion(own, version) ? version : own
 }
 
 /**
@@ -142,7 +155,8 @@ function readEntryPoint(root: string): string {
  */
 export function stateFor({ installed, version }: PreviousInstall, origin: Origin): InstalledState {
   const isOurs = installed !== undefined && isFrom(installed, origin)
-  return { version: installed === undefined || isOurs ? version : null, isOurs }
+  // A tree that somebody else put in the place does not allow a downgrade.
+  return { version: installed === undefined ? version : isOurs ? installed.version : null, isOurs }
 }
 
 /** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */

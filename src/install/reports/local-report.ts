@@ -8,9 +8,9 @@ import { asSentence } from '../../core/text.ts'
 import { createFile, replaceFile } from '../files/durable.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import { byNumber, installPath, type Layout, nextNumber, placeOf } from '../host/layout.ts'
+import { byNumber, installPath, isSamePlace, type Layout, nextNumber, placeAt, placeOf } from '../host/layout.ts'
 import { readHostsDirectory } from '../host/plugins-directory.ts'
-import { presentRow } from '../host/previous-install.ts'
+import { presentRow, versionInPlace } from '../host/previous-install.ts'
 import { readInstalled } from '../host/record.ts'
 import { type InstalledRow, newestInstallation } from '../host/rows.ts'
 import { readStateFileSync } from '../host/state-file.ts'
@@ -20,6 +20,7 @@ import {
   deploymentEndSchema,
   deploymentFactsSchema,
   nameRun,
+  pathOfEntry,
   stateEntrySchema,
   stepEntrySchema,
 } from '../journal/facts.ts'
@@ -27,6 +28,7 @@ import { redactTexts } from '../journal/journal.ts'
 import { readJournal } from '../journal/read.ts'
 import { findCommit, type JournalRecord, pendingChanges } from '../journal/records.ts'
 import type { DeploymentRecord, Redaction } from '../transaction/record.ts'
+import { isOnlyAdded } from '../trees/drift.ts'
 
 const reportedSchema = z.lazy(() =>
   z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),
@@ -281,8 +283,17 @@ export function readRunningVersion(layout: Layout, facts: DeploymentFacts): stri
   if (committed === undefined && isChanging(journal, facts)) return null
   const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts))
   if (own.length === 0) return facts.previous_version
-  const present = own.filter(row => isThere(layout, row, facts))
-  return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null
+  const present = own.flatMap(row => presentIn(layout, row, facts) ?? [])
+  const versions = present.map(row => versionInPlace(layout, row, isModifiedIn(facts, row)))
+  if (facts.contract !== 'project') return versions[0] ?? null
+  return versions.every((version, at) => version === present[at]?.version) ? newestProjectVersion(present) : null
+}
+
+/** True if this run found that files of a part were changed or removed. */
+function isModifiedIn({ drift = [] }: DeploymentFacts, row: InstalledRow): boolean {
+  return drift.some(
+    entry => entry.compared !== false && !isOnlyAdded(entry) && isSamePlace(placeAt(pathOfEntry(entry)), placeOf(row)),
+  )
 }
 
 /**
@@ -306,19 +317,19 @@ function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): b
 }
 
 /**
- * False if the path cannot be examined. The operator may have moved a plugin to the directory that this run or the host
- * uses.
+ * Returns the row with its present directory; undefined if nothing is there, or if that cannot be examined. The operator
+ * may have moved a plugin to the directory that this run or the host uses.
  */
-function isThere(
+function presentIn(
   layout: Layout,
   row: InstalledRow,
   { directory = DEFAULT_PLUGINS_DIRECTORY }: DeploymentFacts,
-): boolean {
+): InstalledRow | undefined {
   try {
     const present = presentRow(layout, presentRow(layout, row, directory), readHostsDirectory(layout).directory)
-    return pathExistsSync(installPath(layout, placeOf(present)))
+    return pathExistsSync(installPath(layout, placeOf(present))) ? present : undefined
   } catch {
-    return false
+    return undefined
   }
 }
 

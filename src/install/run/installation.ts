@@ -88,8 +88,8 @@ interface Retained<Row> {
  */
 function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const { order, transaction } = context
-  const { installed, removed, version } = part.previous
-  const replaced = findReplaced(context, part, { installed, version })
+  const { installed, removed } = part.previous
+  const replaced = findReplaced(context, part, installed)
   const before = installed ?? removed
   const recorded = before === undefined ? [] : handOver(before, order.origin)
   const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced))
@@ -129,7 +129,7 @@ function isInstalledAlready(
  */
 function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<RemovedRow> {
   const { id, installed } = part
-  const replaced = findReplaced(context, part, { installed, version: installed.version })
+  const replaced = findReplaced(context, part, installed)
   const recorded = installed.snapshots
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true })
   const { contract, kind, slug } = installed
@@ -165,15 +165,19 @@ function newVersion({ deployment, order, results }: StepContext, part: Part): In
 export function findReplaced(
   { results, order, deployment }: StepContext,
   part: Part | InstalledPart,
-  { installed, version }: { installed: InstalledRow | undefined; version: string | null },
+  installed: InstalledRow | undefined,
 ): SnapshotRow | undefined {
-  const { snapshot: name, modified } = results.get(placeName(part)) ?? {}
+  const { snapshot: name, version: found = null, modified } = results.get(placeName(part)) ?? {}
   if (name === undefined) return undefined
+  // An operator names a modified tree of no known version by the version that it was installed as.
+  const version = found ?? installed?.version ?? null
+  // No artifact of the recorded version vouches for another version that somebody put in its place.
+  const isRecorded = installed !== undefined && version === installed.version
   const row: SnapshotRow = {
     name,
     version,
     project_version: installed?.project_version ?? null,
-    artifact_sha256: installed?.artifact_sha256 ?? null,
+    artifact_sha256: isRecorded ? installed.artifact_sha256 : null,
     ...identityOf(modified ?? installed ?? { tree_digest: null }),
     ...(installed?.installation && { installation: installed.installation }),
     installed_at: installed?.installed_at ?? null,

@@ -40,6 +40,8 @@ interface PartResult {
   readonly tree?: TreeIdentity
   /** The snapshot to which the replaced or removed tree was moved, if there was one. */
   readonly snapshot?: string | undefined
+  /** The version of the tree in that snapshot, as far as it is known. */
+  readonly version?: string | null
   /** The identity of the tree in that snapshot, if that tree had been modified on this host. */
   readonly modified?: TreeIdentity | undefined
 }

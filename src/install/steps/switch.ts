@@ -5,7 +5,8 @@ import type { PlannedMove } from '../changes/move.ts'
 import { awaitAll, syncTrees } from '../files/durable.ts'
 import { hearSignals, TimeSlice } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import { installPath, placeName, placeOf, placePath, settingsPath } from '../host/layout.ts'
+import { installPath, type Place, placeName, placeOf, placePath, settingsPath } from '../host/layout.ts'
+import { type PreviousInstall, versionInPlace } from '../host/previous-install.ts'
 import { readInstalled } from '../host/record.ts'
 import type { RemovedRow } from '../host/rows.ts'
 import { findKeptPaths, findMovablePaths } from '../host/snapshots.ts'
@@ -13,7 +14,7 @@ import { requireSwitchable } from '../host/switchable.ts'
 import { checkOfRestored } from '../services/health.ts'
 import { describeService, projectServiceOf, readServiceState, type Service, serviceOf } from '../services/supervise.ts'
 import type { Deployment } from '../transaction/record.ts'
-import { isModified, TreeChange } from '../trees/drift.ts'
+import { isModified, isOnlyAdded, TreeChange } from '../trees/drift.ts'
 import { readTreeRecord, stagedItems, type TreeIdentity, writeTreeRecord } from '../trees/record.ts'
 import {
   type InstalledPart,
@@ -232,7 +233,8 @@ async function planReplacement(context: StepContext, prepared: PreparedPart): Pr
   const leftBehind = wasThere ? undefined : part.leftBehind
   const keeper = isThere ? old : leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
-  const snapshot = isThere ? await nextSnapshot(deployment, part, part.previous.version) : undefined
+  const version = await leavingVersion(context, part, part.previous)
+  const snapshot = isThere ? await nextSnapshot(deployment, part, version) : undefined
   const into = { type: 'move', from: relative(layout.root, part.staged), to: placePath(part) } as const
   return {
     part,
@@ -247,11 +249,22 @@ async function planReplacement(context: StepContext, prepared: PreparedPart): Pr
     into: () => [into],
     async finish() {
       const modified = snapshot && (await identifyReplaced(context, part, snapshot.path))
-      results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified })
+      results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, version, modified })
       if (snapshot !== undefined) await announceModified(deployment, part, snapshot)
       return await describeSwitch(context, prepared, modified)
     },
   }
+}
+
+/** Returns the version of the tree that leaves a place. A tree that was changed on this host says itself which it is. */
+async function leavingVersion(
+  { deployment }: StepContext,
+  place: Place,
+  { installed, version }: Pick<PreviousInstall, 'installed' | 'version'>,
+): Promise<string | null> {
+  if (installed === undefined) return version
+  const drift = await deployment.drift.of(place)
+  return versionInPlace(deployment.layout, installed, isModified(drift) && !isOnlyAdded(drift))
 }
 
 async function describeSwitch(
@@ -313,7 +326,8 @@ async function stopRemoved(context: StepContext, part: InstalledPart): Promise<b
 /** Plans how a part's tree leaves its place. */
 async function planRemoval(context: StepContext, part: InstalledPart): Promise<PlannedSwitch> {
   const { deployment, results } = context
-  const { version } = part.installed
+  const { installed } = part
+  const version = await leavingVersion(context, part, { installed, version: installed.version })
   const snapshot = await nextSnapshot(deployment, part, version)
   return {
     part,
@@ -322,7 +336,7 @@ async function planRemoval(context: StepContext, part: InstalledPart): Promise<P
     into: () => [],
     async finish() {
       const modified = await identifyReplaced(context, part, snapshot.path)
-      results.set(placeName(part), { snapshot: snapshot.name, modified })
+      results.set(placeName(part), { snapshot: snapshot.name, version, modified })
       await announceModified(deployment, part, snapshot)
       const did = version === null ? 'removed' : `${version} removed`
       return { status: 'done', did, story: `${placePath(part)} ${did}` }

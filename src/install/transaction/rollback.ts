@@ -6,7 +6,7 @@ import type { Grace } from '../files/child-process.ts'
 import { isSystemError, toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placePath } from '../host/layout.ts'
-import { findStickyPaths } from '../host/previous-install.ts'
+import { findStickyPaths, versionInPlace } from '../host/previous-install.ts'
 import { findInstalled, pendingIn, readInstalled, recordPending } from '../host/record.ts'
 import { type InstalledRow, isFrom, type PendingService } from '../host/rows.ts'
 import type { DeploymentEnd, DeploymentFacts, RollbackFacts } from '../journal/facts.ts'
@@ -138,7 +138,8 @@ function describeRestored(isThere: boolean, version: string | undefined): string
 
 function installedVersionIn(layout: Layout, place: Place): string | undefined {
   try {
-    return findInstalled(readInstalled(layout), place)?.version ?? undefined
+    const row = findInstalled(readInstalled(layout), place)
+    return (row && versionInPlace(layout, row)) ?? undefined
   } catch {
     return undefined
   }

@@ -103,7 +103,11 @@ function now(report: LocalReport): string {
     return 'not known; another deployment on this host is in progress or was interrupted.'
   if (rollback === null && version !== null) return `${cell(version)}${healthNow(report)}.`
   if (rollback === null) return unexamined(report)
-  const none = report.unrecorded ? 'the files that were there before are back' : 'nothing is installed, as before'
+  const isModified = version === null && report.previous_version !== null
+  const none =
+    report.unrecorded || isModified
+      ? `the files that were there before are back${isModified ? ' (modified, of no known version)' : ''}`
+      : 'nothing is installed, as before'
   const running = version === null ? none : cell(version)
   return withProblems(`${running}${filesNow(report)}${servicesNow(report)}.`, report)
 }

@@ -71,8 +71,8 @@ const VERBS: Partial<Record<ErrorCode, string>> = {
   step_timed_out: 'failed',
 }
 
-function restoredNow({ previous_version: before, rollback, unrecorded }: LocalReport): string {
-  if (unrecorded) return 'the files that were there before are back'
+function restoredNow({ previous_version: before, running_version: now, rollback, unrecorded }: LocalReport): string {
+  if (unrecorded || (before !== null && now === null)) return 'the files that were there before are back'
   if (before === null) return 'nothing is installed, as before'
   if (rollback?.healthy === false) return `${before} is installed again, but not healthy`
   if (rollback?.stopped === false) return `${before} is installed again${neverStopped({ rollback })}`

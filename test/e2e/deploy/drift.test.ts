@@ -56,6 +56,21 @@ describe('files that were changed on the host since they were installed', () => 
   })
   afterEach(() => stage.close())
 
+  it('are not called the installed version if another tool put another version there', async () => {
+    edit(stage, { 'plugins/greeter/plugin.yaml': 'name: greeter\nversion: "0.9.0"\n' })
+    const refused = await stage.deploy({ version: '7.0.0' })
+    assert.equal(refused.outputs['running-version'], '0.9.0', refused.log)
+    assert.match(refused.summary, /\*\*Now:\*\* 0\.9\.0, as before\./)
+    assert.doesNotMatch(refused.summary, /1\.0\.0/)
+    const repaired = await deployed()
+    assert.equal(repaired.outputs['previous-version'], '0.9.0')
+    const [snapshot] = snapshotsOf(stage)
+    assert.deepEqual(
+      [snapshot?.name, snapshot?.version, snapshot?.artifact_sha256, snapshot?.modified],
+      ['1-0.9.0', '0.9.0', null, true],
+    )
+  })
+
   async function deployed(inputs: Record<string, string> = {}): Promise<ActionResult> {
     const result = await stage.deploy(inputs)
     assert.equal(result.exitCode, 0, result.log)

@@ -47,10 +47,18 @@ describe('findReplaced', () => {
     context.results.set('plugins/x', { snapshot: '1-1.0.0' })
     const source = { from: 'https://git.example/x', id: 'ab'.repeat(20) }
     const installed = rowOf({ id: 'x', version: '1.0.0', contract: 'project', slug: 'shop', source })
-    const found = findReplaced(context, { ...PLACE, installed }, { installed, version: '1.0.0' })
+    const found = findReplaced(context, { ...PLACE, installed }, installed)
     assert.deepEqual(found?.source, source)
     assert.deepEqual(found?.origin, { contract: 'project', slug: 'shop' })
     assert.deepEqual([found?.name, found?.artifact_sha256], ['1-1.0.0', installed.artifact_sha256])
+  })
+
+  it('names the version that somebody put in the place, for which no artifact vouches', async t => {
+    const context = await contextOf(t, deploymentOf(await prepareTemporaryHost(t)))
+    context.results.set('plugins/x', { snapshot: '1-0.9.0', version: '0.9.0', modified: { tree_digest: null } })
+    const installed = rowOf({ id: 'x', version: '1.0.0' })
+    const found = findReplaced(context, { ...PLACE, installed }, installed)
+    assert.deepEqual([found?.version, found?.artifact_sha256, found?.modified], ['0.9.0', null, true])
   })
 
   for (const [name, isRemoved, ending] of [
@@ -65,7 +73,7 @@ describe('findReplaced', () => {
       context.results.set('plugins/x', { snapshot: '1-1.0.0' })
       const installed = rowOf({ id: 'x', version: '1.0.0', keep_paths: ['old'] })
       const part = isRemoved ? { ...PLACE, installed } : partOf(layout)
-      assert.deepEqual(findReplaced(context, part, { installed, version: '1.0.0' })?.kept_paths, ['old'])
+      assert.deepEqual(findReplaced(context, part, installed)?.kept_paths, ['old'])
       assert.ok(log.lines.some(line => line.endsWith(`of plugins/x contains files of this host (old): ${ending}`)))
     })
   }
