@@ -72,6 +72,8 @@ function askStart(message: string): string {
 const ASK = `
 ask() {
   case $2 in
+    */node*)
+      answer=$(setpriv --reuid=$1 --regid=$1 --clear-groups $2 2>&1 < /dev/null) ;;
     pkcheck*)
       setpriv --reuid=$1 --regid=$1 --clear-groups sleep 600 &
       until [ "$(stat -c %u /proc/$!)" = $1 ]; do sleep 0.01; done
@@ -80,6 +82,7 @@ ask() {
     *) answer=$(setpriv --reuid=$1 --regid=$1 --clear-groups $2 2>&1 < /dev/null) && answer=allowed ;;
   esac
   case $answer in
+    '{'*) ;;
     *'Access denied'* | *'nteractive authentication required'* | *'requires authentication'*) answer=refused ;;
   esac
   echo "$answer" | tr '\\n' ' '
@@ -159,6 +162,21 @@ describe('the polkit rule of docs/security.md, under systemd and polkit', { skip
         ...answering('refused', refused),
         ...answering('allowed', granted),
       })
+    })
+  })
+
+  it('is what a restart by another user lacks, which is not a sign of an ill service', async t => {
+    await withMachines(t, async () => {
+      const session = `${process.execPath} ${join(import.meta.dirname, '../harness/refused-restart.ts')}`
+      const requests = by(OTHER, [session]).concat(by(RUNNER, [session]))
+      const [refused, granted] = Object.values(await ask(t, RULE, requests)).map(answer => {
+        assert.match(answer ?? '', /^{/)
+        return JSON.parse(answer ?? '')
+      })
+      assert.match(refused.message, /lacks the polkit rule.*The old process of greeter\.service never stopped\.$/)
+      const running = { problems: [], isRunning: true, running: true }
+      assert.deepEqual(refused, { message: refused.message, untouched: ['greeter'], ...running })
+      assert.deepEqual(granted, { message: 'restarted', untouched: [], ...running })
     })
   })
 
