@@ -62,7 +62,7 @@ describe('a new version that does not become healthy', () => {
     const [report, { log, summary }] = await rolledBack('unhealthy', 's2')
     assert.equal(stage.standIns.running(), '1.0.0')
     assert.deepEqual(unitChanges(stage), ['restart greeter.service', 'restart greeter.service'])
-    assert.deepEqual(report.rollback, { restored: true, problems: [], verified: true, healthy: true })
+    assert.deepEqual(report.rollback, { restored: true, problems: [], verified: true, healthy: true, stopped: true })
     for (const text of [report.error?.message, log, acceptedReports(stage).at(-1)?.error_message])
       assert.match(text ?? '', /still broken/)
     assert.match(summary, /still broken/)
@@ -127,7 +127,7 @@ describe('a failing step', () => {
     assert.equal(report.rollback?.healthy, null)
   })
 
-  it('of a supervisor is reported with its output and undone', async () => {
+  it('of a supervisor is reported with its output, and the old process is left alone', async () => {
     stage.standIns.before(
       'systemctl',
       'restart',
@@ -136,11 +136,12 @@ describe('a failing step', () => {
     stage.writePlan(planWith(RESTART))
     const [report] = await rolledBack('step_failed', 's1')
     assert.match(report.error?.message ?? '', /exit code 5.*Unit is masked/)
-    assert.deepEqual([stage.standIns.running(), report.rollback?.problems], ['1.0.0', []])
+    assert.match(report.error?.message ?? '', /The old process of greeter\.service never stopped\.$/)
+    assert.deepEqual([report.rollback?.stopped, report.rollback?.problems], [false, []])
   })
 
   it('says so when a service cannot be restored', { skip: ONLY_IN_CI }, async () => {
-    stage.standIns.before('systemctl', 'restart', 'echo "bus is gone" >&2; exit 1')
+    stage.standIns.before('systemctl', 'restart', '[ -e once ] || begin; touch once; echo "bus is gone" >&2; exit 1')
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))
     const [report, { summary }] = await rolledBack('step_failed', 's1')
     assert.deepEqual(

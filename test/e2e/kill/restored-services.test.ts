@@ -134,7 +134,7 @@ steps:
     }
     for (const version of ['1.0.0', '2.0.0']) await project.publish(version, files(version))
     assert.equal(await deploy('1.0.0'), 'success')
-    standIns.before('systemctl', 'restart', 'exit 1')
+    standIns.before('systemctl', 'restart', '[ -e once ] || begin; touch once; exit 1')
     assert.equal(await deploy('2.0.0'), 'rolled_back')
     assert.ok(isPending(project.root))
     standIns.before('systemctl', 'restart', ':')

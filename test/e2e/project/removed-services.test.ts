@@ -74,10 +74,10 @@ function isThere(): boolean {
  * Runs an update that must fail. Asserts that all parts are as they were, and that in `installed.json`, at most the
  * fact that a service is pending has changed.
  */
-async function assertRolledBack(act: () => Promise<ActionResult>): Promise<ActionResult> {
+async function assertRolledBack(act: () => Promise<ActionResult>, outcome = 'rolled_back'): Promise<ActionResult> {
   const before = listHost(stage.root)
   const result = await act()
-  assert.equal(result.outputs['outcome'], 'rolled_back', result.log)
+  assert.equal(result.outputs['outcome'], outcome, result.log)
   const { [RECORD]: record = '', ...others } = listHost(stage.root)
   const restored = record.replace(/ *"service_pending": true,\n *"pending_services": \[[^\]]*\],\n/, '')
   assert.deepEqual({ ...others, [RECORD]: restored }, before)
@@ -202,8 +202,10 @@ describe('a removal that is rolled back', () => {
 
   it('leaves everything in place when the service cannot be stopped', async () => {
     standIns.before('systemctl', 'stop', 'exit 5')
-    const { outputs, log } = await assertRolledBack(() => update({ included: WITHOUT_MAILER }, SYSTEMD))
+    const act = () => update({ included: WITHOUT_MAILER }, SYSTEMD)
+    const { outputs, log } = await assertRolledBack(act, 'failed')
     assert.deepEqual([outputs['failed-step'], outputs['error-code']], ['extensions/mailer', 'step_failed'], log)
+    assert.match(log, /The old process of mailer\.service never stopped/)
     assert.equal(standIns.stateOf('mailer.service'), 'active')
   })
 
