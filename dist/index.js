@@ -20944,6 +20944,11 @@ const rollbackSchema = schemas_lazy(() => object({
      * before.
      */
     healthy: nullable(schemas_boolean()),
+    /**
+     * Whether the deployment stopped or restarted a service that was running; absent if it acted on none. If false, the
+     * processes from before the deployment never stopped.
+     */
+    stopped: exactOptional(schemas_boolean()),
 }));
 /** The end of a deployment, as the journal and the local report contain it. */
 const deploymentEndSchema = schemas_lazy(() => object({
@@ -24441,7 +24446,192 @@ function leadsTo(layout, directory, path) {
     return real !== undefined && real === findRealDirectory(layout, directory);
 }
 
+// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
+var compare = __nccwpck_require__(8469);
+var compare_default = /*#__PURE__*/__nccwpck_require__.n(compare);
+// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
+var functions_parse = __nccwpck_require__(6353);
+var parse_default = /*#__PURE__*/__nccwpck_require__.n(functions_parse);
+;// CONCATENATED MODULE: ./build/core/trust/versions.js
+
+
+
+/** True if two version strings name the same version, ignoring a leading `v`. */
+function isSameVersion(a, b) {
+    return withoutLeadingV(a) === withoutLeadingV(b);
+}
+/**
+ * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
+ * number by number (`2024.05.01`, `2024-05-01`, `1.4`, of any length), semantic versions by their specification, and versions of
+ * Python packages by PEP 440.
+ */
+function isOlderVersion(candidate, installed) {
+    const order = compareVersions(candidate, installed);
+    return order === undefined ? undefined : order < 0;
+}
+/** The order behind `isOlderVersion`: negative if `one` is older; undefined if the order cannot be known. */
+function compareVersions(one, other) {
+    const [a, b] = [withoutLeadingV(one), withoutLeadingV(other)];
+    return a === b ? 0 : (compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b));
+}
+/** True for a version that can be compared with others: dotted numbers, a semantic or a Python version. */
+function isOrderedVersion(version) {
+    return compareVersions(version, '0') !== undefined;
+}
+const CONDITION = /^(>=|<=|==|>|<|)\s*(\d+(?:\.\d+)*)$/;
+/**
+ * True if a version meets every part of a condition such as `>=2.0,<3.0`. A part without an operator means `==`, and
+ * `*` any version. Only dotted numbers can be compared; missing numbers count as 0. Undefined if this cannot be known.
+ */
+function meetsCondition(version, condition) {
+    const parts = condition.split(',').map(part => part.trim());
+    const met = parts.filter(part => part !== '*').map(part => meets(withoutLeadingV(version), part));
+    return met.includes(false) ? false : met.includes(undefined) ? undefined : true;
+}
+function meets(version, part) {
+    const [, operator, target = ''] = CONDITION.exec(part) ?? [];
+    const order = compareDotted(version, target);
+    if (operator === undefined || order === undefined)
+        return undefined;
+    if (order === 0)
+        return operator !== '>' && operator !== '<';
+    return operator.startsWith(order > 0 ? '>' : '<');
+}
+/** Dotted numbers, or a date as in ISO 8601. */
+const DOTTED = /^(?:\d+(?:\.\d+)*|\d{4}-\d{2}-\d{2})$/;
+function compareDotted(a, b) {
+    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split(/[.-]/), b.split(/[.-]/)) : undefined;
+}
+function compareSemantic(a, b) {
+    const [first, second] = [parse_default()(withThreeNumbers(a)), parse_default()(withThreeNumbers(b))];
+    return first === null || second === null ? undefined : compare_default()(first, second);
+}
+/** A short form such as `1.4` counts as `1.4.0`. */
+function withThreeNumbers(version) {
+    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
+}
+/** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
+function withoutLeadingV(version) {
+    return version.replace(/^v(?=\d)/, '');
+}
+const LATEST_WORDS = {
+    operator: {
+        latest: 'A run with version: latest',
+        remedy: "To install the hub's version anyway, name that version or set allow-downgrade: true.",
+    },
+    manifest: {
+        latest: 'A source with the version latest',
+        remedy: "To install the hub's version anyway, set allow-downgrade: true, or have the publisher name that version in the source and seal the project again.",
+    },
+};
+/**
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version, or that cannot be
+ * compared with a version that this action installed.
+ */
+function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
+    if (version === null)
+        return;
+    const isOlder = isOlderVersion(latest, version);
+    if (isOlder === false || (isOlder === undefined && !isOurs))
+        return;
+    const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
+    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
+}
+/**
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now. They may be the bytes of an older version.
+ */
+function replacedBytes({ version, sha256 }, present, by = 'operator') {
+    const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
+    return downgrade(`This host has already replaced ${served}${presentClause(present)}. ${LATEST_WORDS[by].latest} does not restore a replaced version`, by);
+}
+function presentClause(present) {
+    const { version = null, installed_at: since = null } = present ?? {};
+    if (version === null)
+        return '';
+    return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
+}
+function downgrade(finding, by) {
+    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`);
+}
+/**
+ * Throws ArtifactError `version_reused` for a version that this host knows with different bytes, because a published
+ * version must never change. Accepts the new bytes only if the operator has pinned them and set `redeploy`. A pin alone
+ * is not enough: it may come from a release gate, which knows what the hub serves now, but not what the hub served
+ * before.
+ */
+function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
+    if (accepted.redeploy && accepted.artifactSha256 === sha256)
+        return;
+    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
+    const [first] = known;
+    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
+        return;
+    throw new ArtifactError('version_reused', `The hub now serves version ${version} with different bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, according to .hub-deploy/installed.json): ` +
+        'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
+}
+const FORM = new RegExp([
+    '^(?<release>\\d+(?:\\.\\d+)*)',
+    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*)|-(?<implicitPost>\\d+))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?',
+    '(?:\\+(?<local>[a-z0-9]+(?:[._-][a-z0-9]+)*))?$',
+].join(''), 'i');
+const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
+const CANDIDATE = '2';
+const FINAL = '3';
+/**
+ * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
+ * version has another form. Does not accept epochs (`1!...`), or `1.0.0-1`, which is 1.0.0.post1 in PEP 440 but a
+ * pre-release in a semantic version.
+ */
+function comparePythonVersions(a, b) {
+    const [first, second] = [versions_parse(a), versions_parse(b)];
+    if (first === undefined || second === undefined)
+        return undefined;
+    return (compareNumbers(first.release, second.release) ||
+        compareNumbers(first.rank, second.rank) ||
+        compareLocal(first.local, second.local));
+}
+/** A number is newer than a word, and a longer version is newer than its beginning. */
+function compareLocal(a, b) {
+    const at = a.findIndex((segment, index) => segment !== b[index]);
+    const [one, other] = at < 0 ? [undefined, b[a.length]] : [a[at], b[at]];
+    if (one === undefined || other === undefined)
+        return Number(one !== undefined) - Number(other !== undefined);
+    const [isNumber, isOther] = [/^\d+$/.test(one), /^\d+$/.test(other)];
+    if (isNumber && isOther)
+        return compareNumbers([one], [other]);
+    return isNumber === isOther ? (one < other ? -1 : 1) : Number(isNumber) - Number(isOther);
+}
+/** Compares two lists of decimal numbers of any length; missing numbers are 0. */
+function compareNumbers(a, b) {
+    const length = Math.max(a.length, b.length);
+    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
+    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
+    return first < second ? -1 : Number(first > second);
+}
+function versions_parse(version) {
+    const found = FORM.exec(version)?.groups;
+    if (found === undefined)
+        return undefined;
+    const { release = '', phase, phaseNumber, post, postNumber, implicitPost, dev, devNumber, local } = found;
+    if (implicitPost !== undefined && parse_default()(version) !== null)
+        return undefined;
+    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
+    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
+    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
+    const later = post === undefined ? ['0', '0'] : ['1', implicitPost ?? (postNumber || '0')];
+    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
+    const segments = local?.toLowerCase().split(/[._-]/) ?? [];
+    return { release: release.split('.'), rank: [...stage, ...later, ...finished], local: segments };
+}
+function phaseRank(phase) {
+    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+
 
 
 
@@ -24461,8 +24651,21 @@ function readPreviousInstall(layout, target) {
     const row = findInstalled(record.installed, target);
     const removed = findInstalled(record.removed, target);
     const installed = row && presentRow(layout, row, target.directory);
-    const version = installed?.version ?? readForeignVersion(installPath(layout, target));
+    const version = installed ? versionInPlace(layout, installed) : readForeignVersion(installPath(layout, target));
     return { installed, removed, version };
+}
+/**
+ * Returns the version of the tree in the place of a recorded part: the recorded one, unless the plugin.yaml there names
+ * another, because somebody else has replaced the tree. Returns null for a tree that is known not to match its record,
+ * and whose plugin.yaml names no version.
+ */
+function versionInPlace(layout, row, isModified = false) {
+    const { kind, version, keep_paths: kept } = row;
+    const isOwn = kind === 'plugin' && !kept.includes('plugin.yaml');
+    const own = isOwn ? readForeignVersion(installPath(layout, placeOf(row))) : null;
+    if (own === null)
+        return isModified ? null : version;
+    return version !== null && isSameVersion(own, version) ? version : own;
 }
 /**
  * Returns the row of an installed part with its present directory. If the recorded directory does not contain a plugin
@@ -24543,7 +24746,8 @@ function readEntryPoint(root) {
  */
 function stateFor({ installed, version }, origin) {
     const isOurs = installed !== undefined && isFrom(installed, origin);
-    return { version: installed === undefined || isOurs ? version : null, isOurs };
+    // A tree that somebody else put in the place does not allow a downgrade.
+    return { version: installed === undefined ? version : isOurs ? installed.version : null, isOurs };
 }
 /** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */
 function factsOfReplaced(layout, { previous: { installed }, ...place }, log) {
@@ -24907,7 +25111,783 @@ function redactFacts(facts, redact) {
     return { ...Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null])), ...(drift && { drift }) };
 }
 
+;// CONCATENATED MODULE: ./build/install/trees/compare.js
+
+
+
+
+
+
+
+
+
+
+/** The maximum number of added paths that are listed: a service may have written millions. */
+const MAX_ADDED = 10_000;
+/**
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Does not read a file whose inode and times
+ * show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
+ * Throws any error from reading the record, the system's error, and the signal's reason once the signal is aborted.
+ */
+async function compareTree(tree, record, signal) {
+    const instead = findNoDirectory(tree.root);
+    const difference = { added: [], removed: [], changed: [], ...(instead && { instead }) };
+    for await (const { recorded, found } of findDifferences(tree, record, signal)) {
+        if (recorded !== undefined)
+            difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
+        else if (difference.added.length < MAX_ADDED)
+            difference.added.push(found.path);
+        else
+            difference.uncounted = true;
+    }
+    return difference;
+}
+/**
+ * Compares as `compareTree` does, and yields the differences in the order of their paths; on a file system that ignores
+ * case, the added paths come last. If there is no directory, every recorded path counts as missing.
+ */
+async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, record, signal) {
+    signal?.throwIfAborted();
+    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
+    const [isKept, respelled] = [keptTest({ root, keepPaths }), new RespelledItems(root)];
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory, onStamp }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded === undefined) {
+            if (found !== undefined && !isCache(found.path) && !respelled.holdBack(found))
+                yield { recorded, found };
+            continue;
+        }
+        if (isKept(recorded.path))
+            continue;
+        const item = found ?? respelled.find(recorded.path);
+        if (item === undefined)
+            yield { recorded, found };
+        else {
+            // Most files need not be read, and awaiting each result would take longer than the comparison.
+            const isSame = compareStates(recorded, item) ?? (await hasSameBytes(recorded, item, { root, digester }));
+            if (!isSame)
+                yield { recorded, found: item };
+        }
+    }
+    for (const found of respelled.added())
+        yield { recorded: undefined, found };
+}
+/** Returns a test for the kept paths of a tree and all paths below them, also as the tree lists them. */
+function keptTest({ root, keepPaths }) {
+    return isBelow(withListed(root, keepPaths));
+}
+/** The maximum number of unrecorded items that are held back. */
+const MAX_HELD = 10_000;
+const compare_NON_ASCII = /[^\p{ASCII}]/u;
+/**
+ * The items that a tree lists in another spelling than the record does, although the file system finds them in the
+ * recorded one. On a file system that distinguishes all spellings, costs one call for each missing item, and one for
+ * the first unrecorded item.
+ */
+class RespelledItems {
+    #root;
+    /** Whether the file system ignores case; undefined while this is not known. */
+    #isFolding;
+    #held = [];
+    #recorded = [];
+    constructor(root) {
+        this.#root = root;
+    }
+    /** Returns the item that the file system finds at a recorded path, without following a symlink on the way. */
+    find(path) {
+        const item = describeItemSync(this.#root, path);
+        // Without a stamp, the item is a directory, or cannot be examined.
+        if (item === undefined || item.stamp === '' || !this.#isReached(path))
+            return undefined;
+        this.#recorded.push(path);
+        return item;
+    }
+    /** Holds back an unrecorded item that could be a recorded one in another spelling. Returns whether it did. */
+    holdBack(item) {
+        if (this.#held.length >= MAX_HELD || !this.#isFoundOtherwise(item.path))
+            return false;
+        this.#held.push(item);
+        return true;
+    }
+    /** Returns the items held back that are no recorded items. Call this method when all pairs have been compared. */
+    added() {
+        const keys = Map.groupBy(this.#recorded, foldedKey);
+        const isRecorded = ({ path }) => keys.get(foldedKey(path))?.some(recorded => isSamePath(this.#at(path), this.#at(recorded))) === true;
+        return this.#held.filter(item => !isRecorded(item));
+    }
+    #isFoundOtherwise(path) {
+        this.#isFolding ??= isFoundOtherwise(this.#root, path);
+        return this.#isFolding === true || (compare_NON_ASCII.test(path) && isFoundOtherwise(this.#root, path) === true);
+    }
+    /** True if every directory above the path is a real directory of the tree. */
+    #isReached(path) {
+        const parts = path.split('/').slice(0, -1);
+        const above = ['', ...parts.map((_, index) => `/${parts.slice(0, index + 1).join('/')}`)];
+        return above.every(folder => lstatIfPresentSync(`${this.#root}${folder}`)?.isDirectory() === true);
+    }
+    #at(path) {
+        return `${this.#root}/${path}`;
+    }
+}
+/** Returns the type of entry found instead of a directory; undefined if the path is a directory. */
+function findNoDirectory(root) {
+    const stat = lstatIfPresentSync(root);
+    if (stat === undefined)
+        return 'nothing';
+    if (stat.isDirectory())
+        return undefined;
+    if (stat.isSymbolicLink())
+        return 'symlink';
+    return stat.isFile() ? 'file' : 'other';
+}
+/**
+ * True for a path in a directory where Python itself writes its caches: an unrecorded file there is not a difference.
+ */
+function isCache(path) {
+    return /(?:^|\/)__pycache__\//.test(path);
+}
+/**
+ * True if the found item matches the recorded item; undefined if only the bytes of a file can show whether they match.
+ */
+function compareStates(recorded, found) {
+    if (recorded.kind !== found.kind || recorded.content !== found.content)
+        return false;
+    return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
+}
+/** True if the found item matches the recorded item. Reads a file only if the size, mode and stamp do not decide. */
+async function isAsRecorded(recorded, found, tree) {
+    return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree));
+}
+/** True if a file has the bytes of the recorded file. Reads the file only if these are known and the sizes are equal. */
+async function hasSameBytes(recorded, found, { root, digester }) {
+    if (recorded.content !== found.content || recorded.sha256 === undefined)
+        return false;
+    try {
+        return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
+    }
+    catch (error) {
+        // Another process has just removed or replaced the file, or made it unreadable.
+        if (isAbsent(error) || isBarred(error))
+            return false;
+        throw error;
+    }
+}
+/** True if an item of a tree or of its record is a regular file. */
+function isFile({ kind }) {
+    return kind !== 'link' && kind !== 'other';
+}
+/** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */
+function* pairUp(record, tree) {
+    let found = tree.next();
+    for (const recorded of record) {
+        for (; !found.done; found = tree.next()) {
+            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
+                break;
+            yield { found: found.value };
+        }
+        if (found.done || found.value?.path !== recorded.path) {
+            yield { recorded };
+            continue;
+        }
+        yield { recorded, found: found.value };
+        found = tree.next();
+    }
+    for (; !found.done; found = tree.next())
+        yield { found: found.value };
+}
+/**
+ * The stamps of everything in a tree when it was scanned. They show later, without the tree's record, whether the tree
+ * has changed.
+ */
+class TreeStamps {
+    #seen = [];
+    #inRoot = 0;
+    /** For a directory, `stamp` must be from before the directory was listed. */
+    see(path, stamp) {
+        this.#seen.push({ path, stamp });
+        if (!path.includes('/'))
+            this.#inRoot += 1;
+    }
+    /**
+     * True if nothing in this tree has changed since the scan. Ignores the stamp of the root, because the tree may have
+     * been moved, but compares the number of entries in the root. A directory counts as changed if a kept path was moved
+     * out of it. Throws the signal's reason once the signal is aborted.
+     */
+    async areThoseOf({ root, keepPaths }, signal) {
+        const slice = new TimeSlice(signal);
+        try {
+            if (!(0,external_node_fs_namespaceObject.lstatSync)(root).isDirectory())
+                return false;
+            const isKept = keptTest({ root, keepPaths });
+            if ((0,external_node_fs_namespaceObject.readdirSync)(root).filter(name => !isKept(name)).length !== this.#inRoot)
+                return false;
+            for (const { path, stamp } of this.#seen) {
+                if (slice.isOver())
+                    await slice.giveBack();
+                if (stampOf((0,external_node_fs_namespaceObject.lstatSync)(`${root}/${path}`, { bigint: true })) !== stamp)
+                    return false;
+            }
+            return true;
+        }
+        catch {
+            signal.throwIfAborted();
+            return false;
+        }
+    }
+}
+/** The maximum number of paths. There is a limit, because each path is moved separately. */
+const MAX_STRAYS = 2000;
+/**
+ * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths. For a cache
+ * that is entirely unrecorded, returns only the path of the cache. A process that could write to the tree may have put
+ * code in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the
+ * signal's reason once the signal is aborted.
+ */
+async function findStrayCaches({ root, keepPaths }, record, signal) {
+    const slice = new TimeSlice(signal);
+    const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf));
+    const strays = new Set();
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded !== undefined || found === undefined || !isCache(found.path))
+            continue;
+        const cache = cacheOf(found.path);
+        strays.add(known.has(cache) ? found.path : cache);
+        if (strays.size > MAX_STRAYS)
+            return undefined;
+    }
+    return [...strays];
+}
+/** Returns the outermost cache that contains the path. */
+function cacheOf(path) {
+    return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
+}
+/** The limit for reading the changed files of a tree, in bytes: a service may have made one of them a terabyte long. */
+const compare_MAX_BYTES = 256 * 1024 * 1024;
+/** The number of symlinks in a chain that an archive may contain. */
+const MAX_LINKS = 40;
+/**
+ * Describes what is now at the recorded paths of a tree, without keep-paths. Leaves out everything else, which was added
+ * on this host: nothing vouches for it, and it may be of any kind, number and size. Reads only files whose size or stamp
+ * differs from the record, and not those that exceed the limit or cannot be read. Follows no symlink on the disk: a
+ * symlink gets the digest of the returned file that it leads to, if there is one. Throws any error from reading the
+ * record, the system's error, and the signal's reason once the signal is aborted.
+ */
+async function describeTree({ root, keepPaths }, record, signal) {
+    let room = compare_MAX_BYTES;
+    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
+    const [items, unread] = [[], []];
+    const read = async ({ path, content }) => {
+        const size = Number(content);
+        if (size > room) {
+            unread.push(`${path} (${bytesInWords(size)}: the changed files have more than ${bytesInWords(compare_MAX_BYTES)})`);
+            return undefined;
+        }
+        room -= size;
+        try {
+            return await digester.sha256(`${root}/${path}`, size);
+        }
+        catch (error) {
+            signal?.throwIfAborted();
+            unread.push(`${path} (${errnoOf(error)})`);
+            return undefined;
+        }
+    };
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded === undefined || found === undefined)
+            continue;
+        items.push({ ...found, sha256: isFile(found) ? (knownDigest(recorded, found) ?? (await read(found))) : undefined });
+    }
+    return { items: withLinkedDigests(items), unread };
+}
+function knownDigest(recorded, { content, stamp }) {
+    return recorded.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
+}
+function withLinkedDigests(items) {
+    const byPath = new Map(items.map(item => [item.path, item]));
+    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
+}
+function digestBehind(link, byPath) {
+    let item = link;
+    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
+        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
+    return item?.sha256;
+}
+
+;// CONCATENATED MODULE: ./build/install/trees/drift.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
+ * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
+ * symlink has the recorded bytes, mode and target, and that there are no other files. A file that was touched, or
+ * replaced by a copy, counts as unchanged.
+ *
+ * Undefined means that the differences are not known: nothing is recorded, or, after a warning, the record or the tree
+ * cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason, once the signal is
+ * aborted. Does not read a file whose inode and times show that it is unchanged.
+ */
+async function findDrift(folder, tree, signal) {
+    return await compareInstalled(folder, tree, { signal });
+}
+/** Does the same as `findDrift`, but reads every file if `byContent` is set. */
+async function compareInstalled(folder, tree, { signal, byContent = false }) {
+    const { layout, log } = folder;
+    let row;
+    try {
+        row = findInstalled(readInstalled(layout), tree);
+        if (row === undefined)
+            return undefined;
+        const hostTree = {
+            root: tree.root ?? installPath(layout, tree),
+            keepPaths: tree.keepPaths,
+            onStamp: tree.onStamp,
+            identity: row,
+        };
+        const difference = await compareRecorded(layout, hostTree, { signal, byContent });
+        return difference && withoutSettings(layout, { ...hostTree, difference });
+    }
+    catch (error) {
+        signal?.throwIfAborted();
+        log.warning(`${placePath(tree)} is not compared with what was installed. ${whyNotCompared(error, layout, row)}`);
+        return undefined;
+    }
+}
+/** Leaves out the settings that the host framework injects into a plugin: an added file, but the host's own. */
+function withoutSettings(layout, { root, identity, difference }) {
+    if (difference.added.length === 0 || identity.kind !== 'plugin')
+        return difference;
+    const find = openTreeRecord(layout, identity);
+    const envFile = find && tryOrUndefined(() => readRecordedYaml(root, find))?.envFile;
+    return envFile === undefined
+        ? difference
+        : { ...difference, added: difference.added.filter(path => path !== envFile) };
+}
+const PLUGIN_YAML = 'plugin.yaml';
+/**
+ * Reads the plugin.yaml of an installed plugin. Returns undefined unless the bytes read here are those of the record.
+ * Throws as `parsePluginYaml` does, and file system errors.
+ */
+function readRecordedYaml(installed, find) {
+    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    return isRecorded ? parsePluginYaml(text) : undefined;
+}
+function tryOrUndefined(read) {
+    try {
+        return read();
+    }
+    catch {
+        return undefined;
+    }
+}
+/**
+ * Returns a function that looks up single paths in the record of an installed tree. The first call to that function
+ * opens the record, and throws as `readInstalled` and `openTreeRecord` do.
+ */
+function findRecordedIn(layout, tree) {
+    let find;
+    return path => {
+        const identity = find ? undefined : findInstalled(readInstalled(layout), tree);
+        find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined);
+        return find(path);
+    };
+}
+/** Returns the differences between a tree and the record of a version; undefined if there is no record. */
+async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
+    const record = readTreeRecord(layout, identity);
+    return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
+}
+/** Keeps the stamp of a file whose bytes were not read when it was recorded: nothing else identifies the file. */
+function* withoutStamps(record) {
+    for (const item of record)
+        yield item.sha256 === undefined ? item : { ...item, stamp: undefined };
+}
+/** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
+function whyNotCompared(error, layout, identity) {
+    const record = identity?.tree_record;
+    if (!(error instanceof TreeRecordDamage) || record === undefined)
+        return toHostError(error, 'reading the installed files or their record').message;
+    return `${treeRecordPath(layout, record)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
+}
+/**
+ * The maximum age, in milliseconds, of a comparison that is recent enough for a note about a tree. The note is only
+ * about the tree's state before the move; see `moved`.
+ */
+const RECENT_MS = 5000;
+/**
+ * The maximum age, in milliseconds, of a comparison that counts as current. The age is measured from the start of the
+ * comparison, when the first files are read.
+ */
+const JUST_NOW_MS = 1000;
+/** Compares installed trees with their records; see `findDrift`. */
+class DriftCheck {
+    #setting;
+    #clockMs;
+    #isDisregarded = false;
+    #found = new Map();
+    constructor(setting) {
+        this.#setting = setting;
+        this.#clockMs = setting.clockMs ?? monotonicMs;
+    }
+    /** After this call, no difference is known, because the places do not contain the trees that the records describe. */
+    disregard() {
+        this.#isDisregarded = true;
+    }
+    /** Returns the last differences found; compares a part only if it has not been compared yet. */
+    async of(part) {
+        if (this.#isDisregarded)
+            return undefined;
+        return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference;
+    }
+    /** Returns the present differences; a part that could not be compared is not compared again. */
+    async again(part) {
+        if (this.#isDisregarded)
+            return undefined;
+        const known = this.#found.get(placeName(part));
+        if (known !== undefined && (await known.difference) === undefined)
+            return undefined;
+        return await this.#compare(part).difference;
+    }
+    /** Returns the current differences, or those from less than 5 seconds ago. */
+    async recent(part) {
+        const found = this.#found.get(placeName(part));
+        return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
+            ? await this.of(part)
+            : await this.again(part);
+    }
+    /**
+     * Returns the differences that a tree had when it left its place. For a tree that will be kept, differences
+     * from up to a second earlier also count. The tree was moved to `root`, where no process reaches the tree by its old
+     * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
+     * be compared is not compared again.
+     */
+    async moved(part, { root, isKept }) {
+        const known = this.#found.get(placeName(part));
+        if (this.#isDisregarded || known === undefined || (await known.difference) === undefined)
+            return undefined;
+        if (isKept && this.#clockMs() - known.startedAt < JUST_NOW_MS)
+            return await known.difference;
+        const tree = { root, keepPaths: this.#setting.keepPathsOf(part) };
+        if (await known.stamps.areThoseOf(tree, this.#setting.signal))
+            return await known.difference;
+        return await this.#compare(part, root).difference;
+    }
+    #compare(part, root) {
+        const { shelf, id, directory } = part;
+        const { signal } = this.#setting;
+        const startedAt = this.#clockMs();
+        const stamps = new TreeStamps();
+        const onStamp = (path, stamp) => stamps.see(path, stamp);
+        const tree = { shelf, id, directory, keepPaths: this.#setting.keepPathsOf(part), root, onStamp };
+        const difference = findDrift(this.#setting, tree, signal);
+        const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY };
+        const end = () => {
+            found.endedAt = this.#clockMs();
+        };
+        difference.then(end, end);
+        this.#found.set(placeName({ shelf, id }), found);
+        return found;
+    }
+}
+/** True if two comparisons found the same differences. */
+function isSameDifference(one, other) {
+    return JSON.stringify(one) === JSON.stringify(other);
+}
+/** True if there is no difference except added files. */
+function isOnlyAdded({ removed, changed, instead }) {
+    return instead === undefined && removed.length + changed.length === 0;
+}
+/**
+ * True if a snapshot that was compared with its record is as it was retained. The record of a modified snapshot leaves
+ * out the files that were added on this host, so added files do not count there.
+ */
+function isAsRetained({ modified }, difference) {
+    return modified ? isOnlyAdded(difference) : !isModified(difference);
+}
+/** Describes the number of added files; `isLeast` says that further ones were not counted. */
+function addedInWords(count, isLeast = false) {
+    if (count === 1)
+        return '1 file was added on this host';
+    return `${isLeast ? 'at least ' : ''}${countInWords(count)} files were added on this host`;
+}
+/** True if there is any difference. */
+function isModified(drift) {
+    if (drift === undefined)
+        return false;
+    const { added, removed, changed, instead } = drift;
+    return instead !== undefined || added.length + removed.length + changed.length > 0;
+}
+const drift_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
+const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
+/** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
+function driftNotePath(stagingFolder, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
+}
+/**
+ * Notes the differences that exist between a tree and its record before the deployment, so that a rollback can
+ * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
+ * rollback can only verify less.
+ */
+async function noteDrift(stagingFolder, tree, drift) {
+    const path = driftNotePath(stagingFolder, tree);
+    const states = [];
+    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
+        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
+    });
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
+}
+/** Returns the note; undefined if there is none that can be read, for example after a power cut. */
+function readDriftNote(stagingFolder, part) {
+    try {
+        const note = drift_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
+        return { ...note, states: new Map(note.states) };
+    }
+    catch {
+        return undefined;
+    }
+}
+async function findLater(before, now) {
+    const later = { damaged: [], written: [] };
+    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
+        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
+        const noted = before.note.states.get(path);
+        if (noted === (now.instead ?? stateText(item)))
+            return;
+        const isWritten = isWrittenSince(noted ?? stateText(before.recorded(path)), item, before.isAfterCrash);
+        later[isWritten ? 'written' : 'damaged'].push(path);
+    });
+    return later;
+}
+/**
+ * A write changes the stamp even if the clock was set back; only a write in the same tick of the clock goes unnoticed.
+ */
+function isWrittenSince(before, item, isAfterCrash) {
+    if (item === undefined || item.kind === 'link' || item.kind === 'other')
+        return false;
+    const [, size, ...stamp] = before.split('\t');
+    const isLost = isAfterCrash && item.content === '0' && size !== '0';
+    return !isLost && stamp.join('\t') !== item.stamp;
+}
+function stateOf(root, path) {
+    return stateText(describeItemSync(root, path));
+}
+/** Returns a text that is different for each state of a path. */
+function stateText({ kind, content, stamp = '' } = NOTHING) {
+    return [kind, content, stamp].join('\t');
+}
+/**
+ * Counts the files that a new tree changes, adds and removes. Compares the items of the new tree with the record of the
+ * old one while the items pass through `count`, so that no file is read again.
+ */
+class TreeChange {
+    #before;
+    #counts = { changed: 0, added: 0, removed: 0, all: 0 };
+    #isUncounted = false;
+    /**
+     * The numbers of counted files for which the new tree only undoes a change on the host: edited and missing files are
+     * restored, and added files are removed.
+     */
+    #undone = { restored: 0, removed: 0 };
+    /**
+     * `before` is the installed tree, if any. Never throws: without a readable record of that tree, nothing is compared.
+     */
+    constructor(layout, before) {
+        this.#before = before && orUndefined(() => readRecordLines(layout, before));
+    }
+    /** Passes on the items of the new tree while counting them. */
+    *count(items) {
+        const before = (this.#before ?? [])[Symbol.iterator]();
+        const next = () => before.next().value;
+        let old = next();
+        for (const item of items) {
+            const line = asLine(item);
+            while (old !== undefined && old.path !== line.path && comparePaths(old.path, line.path) < 0) {
+                this.#counts.removed++;
+                old = next();
+            }
+            if (old?.path !== line.path)
+                this.#counts.added++;
+            else {
+                if (old.fields !== line.fields)
+                    this.#counts.changed++;
+                old = next();
+            }
+            this.#counts.all++;
+            yield item;
+        }
+        for (; old !== undefined; old = next())
+            this.#counts.removed++;
+    }
+    /**
+     * Adjusts the counts, which compare two records, for the differences between the replaced tree and its own record.
+     * Reads each record at most once, however many files differ. Works in slices. If a record cannot be read, throws as
+     * `readRecordLines` does and corrects nothing.
+     */
+    async correct(drift, layout, records) {
+        if (drift.instead !== undefined) {
+            this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all };
+            return;
+        }
+        if (drift.uncounted) {
+            this.#isUncounted = true;
+            return;
+        }
+        const versions = await findVersions([...drift.changed, ...drift.removed, ...drift.added], layout, records);
+        for (const path of drift.changed)
+            if (isSameVersionOfLine(versions.get(path)))
+                this.#restore('changed');
+        for (const path of drift.removed) {
+            if (isSameVersionOfLine(versions.get(path)))
+                this.#restore('added');
+            else if (versions.get(path)?.after === undefined)
+                this.#counts.removed--;
+            else
+                this.#recount('changed', 'added');
+        }
+        for (const path of drift.added) {
+            if (versions.get(path)?.after !== undefined)
+                this.#recount('added', 'changed');
+            else {
+                this.#counts.removed++;
+                this.#undone.removed++;
+            }
+        }
+    }
+    #restore(how) {
+        this.#counts[how]++;
+        this.#undone.restored++;
+    }
+    #recount(from, to) {
+        this.#counts[from]--;
+        this.#counts[to]++;
+    }
+    /**
+     * Returns, for example, `58 files changed, 2 added, 1 removed`; returns the number of all files if the changes could
+     * not be counted.
+     */
+    inWords() {
+        const { changed, added, removed, all } = this.#counts;
+        if (this.#before === undefined || this.#isUncounted)
+            return countInWords(all, 'file');
+        const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
+        if (parts.length === 0)
+            return 'no file changed';
+        const undone = this.#undone;
+        if (undone.restored + undone.removed === changed + added + removed) {
+            const restored = undone.restored === 0 ? [] : [`${countInWords(undone.restored, 'edited file')} restored`];
+            const dropped = undone.removed === 0 ? [] : [`${countInWords(undone.removed, 'added file')} removed`];
+            return [...restored, ...dropped].join(', ');
+        }
+        return parts
+            .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
+            .join(', ');
+    }
+}
+/** Returns the lines of these paths in two records. */
+async function findVersions(paths, layout, records) {
+    const versions = new Map(paths.map(path => [path, {}]));
+    const slice = new TimeSlice();
+    for (const which of ['before', 'after']) {
+        await slice.forEach(readRecordLines(layout, records[which]) ?? [], line => {
+            const found = versions.get(line.path);
+            if (found !== undefined)
+                found[which] = line;
+        });
+    }
+    return versions;
+}
+function isSameVersionOfLine({ before, after } = {}) {
+    return before !== undefined && before.fields === after?.fields;
+}
+/** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */
+function orUndefined(read) {
+    try {
+        return read();
+    }
+    catch {
+        return undefined;
+    }
+}
+const READ_ONLY = external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
+/** True if it cannot be found out whether a file is at the path, or what is in it. */
+function isHidden(path) {
+    try {
+        if ((0,external_node_fs_namespaceObject.lstatSync)(path).isFile())
+            closeQuietlySync((0,external_node_fs_namespaceObject.openSync)(path, READ_ONLY));
+        return false;
+    }
+    catch (error) {
+        return !isAbsent(error);
+    }
+}
+/** After attempt n, the wait is n milliseconds: 0.1 s in total. */
+const drift_MAX_ATTEMPTS = 14;
+/** The limit for all attempts, in milliseconds: each attempt may examine many files. */
+const MAX_MS = 1000;
+/**
+ * Examines the damaged paths again, and returns those at which the old file is found after all. In that case, another
+ * process is renaming the file, or a directory that contains it, back and forth. Never throws; once the signal is
+ * aborted, examines nothing more.
+ */
+async function findMoving(before, damaged, signal) {
+    const slice = new TimeSlice();
+    const digester = new FileDigester();
+    const moving = new Set();
+    const endsAt = monotonicMs() + MAX_MS;
+    const hasTime = () => !signal.aborted && monotonicMs() < endsAt;
+    for (let attempt = 1; attempt <= drift_MAX_ATTEMPTS && moving.size < damaged.length && hasTime(); attempt++) {
+        for (const path of damaged) {
+            if (slice.isOver())
+                await slice.giveBack();
+            if (!hasTime())
+                break;
+            if (!moving.has(path) && (await isAsBefore(before, path, digester)))
+                moving.add(path);
+        }
+        await (0,promises_namespaceObject.setTimeout)(attempt);
+    }
+    return moving;
+}
+async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester) {
+    try {
+        const found = describeItemSync(root, path);
+        const noted = note.states.get(path);
+        if (noted !== undefined)
+            return noted === stateText(found);
+        const item = recorded(path);
+        if (item === undefined || found === undefined)
+            return false;
+        return await isAsRecorded(isAfterCrash ? { ...item, stamp: undefined } : item, found, { root, digester });
+    }
+    catch {
+        return false;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/local-report.js
+
 
 
 
@@ -25126,8 +26106,15 @@ function readRunningVersion(layout, facts) {
     const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts));
     if (own.length === 0)
         return facts.previous_version;
-    const present = own.filter(row => isThere(layout, row, facts));
-    return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null;
+    const present = own.flatMap(row => presentIn(layout, row, facts) ?? []);
+    const versions = present.map(row => versionInPlace(layout, row, isModifiedIn(facts, row)));
+    if (facts.contract !== 'project')
+        return versions[0] ?? null;
+    return versions.every((version, at) => version === present[at]?.version) ? newestProjectVersion(present) : null;
+}
+/** True if this run found that files of a part were changed or removed. */
+function isModifiedIn({ drift = [] }, row) {
+    return drift.some(entry => entry.compared !== false && !isOnlyAdded(entry) && isSamePlace(placeAt(pathOfEntry(entry)), placeOf(row)));
 }
 /**
  * True if a run that has the host, or was killed while it had the host, has announced changes of this origin and has
@@ -25147,16 +26134,16 @@ function isOf({ contract, kind, slug }, facts) {
     return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
 }
 /**
- * False if the path cannot be examined. The operator may have moved a plugin to the directory that this run or the host
- * uses.
+ * Returns the row with its present directory; undefined if nothing is there, or if that cannot be examined. The operator
+ * may have moved a plugin to the directory that this run or the host uses.
  */
-function isThere(layout, row, { directory = DEFAULT_PLUGINS_DIRECTORY }) {
+function presentIn(layout, row, { directory = DEFAULT_PLUGINS_DIRECTORY }) {
     try {
         const present = presentRow(layout, presentRow(layout, row, directory), readHostsDirectory(layout).directory);
-        return pathExistsSync(installPath(layout, placeOf(present)));
+        return pathExistsSync(installPath(layout, placeOf(present))) ? present : undefined;
     }
     catch {
-        return false;
+        return undefined;
     }
 }
 /** Ignores a record that cannot be read: the code that needs the record reports the error. */
@@ -25221,7 +26208,7 @@ function restoredUnhealthy(report) {
  */
 function rollbackProblems({ rollback, error }) {
     const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error);
-    return (rollback?.problems ?? []).map(problem => problem === cause ? 'The same happened again.' : asSentence(problem));
+    return (rollback?.problems ?? []).map(problem => cause === problem || cause?.startsWith(`${problem} `) ? 'The same happened again.' : asSentence(problem));
 }
 /** Returns the message without the id of the failed step. */
 function withoutStep({ message, step }) {
@@ -27845,8 +28832,9 @@ function definedOnly(facts) {
 const ACTION_TIMEOUT_MS = 5 * 60_000;
 const STATE_TIMEOUT_MS = 30_000;
 /**
- * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
- * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
+ * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise. Returns the
+ * warnings that the supervisor printed although it succeeded, one sentence each.
+ * Throws DeploymentError `step_failed` with the supervisor's output and advice, or `step_timed_out`.
  */
 async function superviseService(order, limits = {}) {
     const { service, action } = order;
@@ -27854,8 +28842,46 @@ async function superviseService(order, limits = {}) {
     const env = supervisorEnvironment(service);
     const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
     if (end.kind === 'exited' && end.code === 0)
-        return;
-    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeChildEnd(end)}. Check the service on this host.`);
+        return warningsIn(end.output).map(text => `${inPast(order)}: ${text}`);
+    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeChildEnd(end)}. ${adviceOn(service, end)}`);
+}
+function warningsIn(output) {
+    return output.split('\n').filter(line => /^warning:/i.test(line));
+}
+/** The page that lists what the runner's user may need to be granted. */
+const GRANTS_PAGE = 'docs/security.md#what-the-runners-user-needs';
+/** Advises on an action that failed: names the permission that is missing, if the supervisor's output says so. */
+function adviceOn(service, end) {
+    const output = 'output' in end ? end.output : '';
+    const grant = missingGrant(service, output);
+    if (grant !== undefined)
+        return grant;
+    if (service.supervisor !== 'systemd')
+        return 'Check the service on this host.';
+    if (/\bis masked\b/.test(output))
+        return 'Unmask the unit, or name another one in the host config.';
+    if (/\bnot (?:found|loaded)\b/.test(output))
+        return 'Install the unit, or correct its name in the host config.';
+    return 'Check the service on this host.';
+}
+/** Names the permission that the supervisor refused, and where it is described; undefined if it refused none. */
+function missingGrant(service, output) {
+    switch (service.supervisor) {
+        case 'systemd':
+            if (service.scope === 'user')
+                return undefined;
+            if (!/access denied|authentication (?:is )?required|requires authentication|not authorized/i.test(output))
+                return undefined;
+            return `The runner's user lacks the polkit rule for this unit: ${GRANTS_PAGE} has that rule.`;
+        case 'docker':
+            if (!/permission denied|authorization denied/i.test(output))
+                return undefined;
+            return `The runner's user may not use this Docker daemon: see ${GRANTS_PAGE}.`;
+        case 'kubernetes':
+            if (!/\bforbidden\b|\bunauthorized\b/i.test(output))
+                return undefined;
+            return `The account that kubectl uses lacks this permission: see ${GRANTS_PAGE}.`;
+    }
 }
 /**
  * Asks the supervisor about a service. If the supervisor gives no usable answer, the state is unknown and the evidence
@@ -27867,8 +28893,9 @@ async function readServiceState(service, limits = {}) {
     const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
     const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN_STATE;
     const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeChildEnd(end)}`;
-    return { ...state, missing, evidence: `${describeService(service)}${answer}` };
+    const grant = 'output' in end ? missingGrant(service, end.output) : undefined;
+    const unknown = `: ${command[0]} ${describeChildEnd(end)}${grant === undefined ? '' : `. ${grant}`}`;
+    return { ...state, missing, evidence: `${describeService(service)}${state.known ? ` ${state.words}` : unknown}` };
 }
 /**
  * Finds the service that runs a part for which no plan names one. It has the name in the part's row of the host config,
@@ -27908,6 +28935,18 @@ async function readRestarts(service, { labels }, limits = {}) {
         return null;
     const answer = await ask(service, restartsCommand(service, labels), limits);
     return answer === null ? null : parseRestarts(answer);
+}
+/**
+ * Returns the same text as long as the service has the same process or, with Kubernetes, the same definition and pods.
+ * Returns null if that is not known.
+ */
+async function identifyProcess(service, { labels }, limits = {}) {
+    if (service.supervisor !== 'kubernetes')
+        return await readServiceRun(service, limits);
+    const definition = await ask(service, definitionCommand(service), limits);
+    if (definition === null || labels === null)
+        return definition;
+    return `${definition} ${await ask(service, podsCommand(service, labels), limits)}`;
 }
 async function ask(service, command, limits) {
     const env = supervisorEnvironment(service);
@@ -27998,6 +29037,16 @@ function runCommand(service) {
  */
 function restartsCommand(service, labels) {
     return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
+}
+/** The command line whose answer changes with the definition and the availability of a Kubernetes deployment. */
+function definitionCommand(service) {
+    const definition = `{.metadata.uid} {.metadata.generation} ${KUBERNETES_RUN}`;
+    return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${definition}`];
+}
+/** The command line whose answer changes with each new pod of a Kubernetes deployment, and each restart within one. */
+function podsCommand(service, labels) {
+    const pods = `{.items[*].metadata.uid} ${KUBERNETES_RESTARTS}`;
+    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${pods}`];
 }
 /** Returns the sum of the restarts of all containers. New pods add nothing, and deleted pods are not counted. */
 function parseRestarts(text) {
@@ -28288,30 +29337,116 @@ async function planServiceChange({ part, ...task }, earlier, signal) {
     if (!state.known)
         throw unknownState(task, state.evidence);
     const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas);
-    return { service: task.service, part, was_running: state.up, replicas: known?.replicas ?? state.replicas };
+    const process = await identifyProcess(task.service, state, { signal });
+    return { service: task.service, part, was_running: state.up, replicas: known?.replicas ?? state.replicas, process };
+}
+/**
+ * Performs an action on a service whose state is noted. Logs the supervisor's warnings. Throws as `superviseService`
+ * does; a `step_failed` error also says whether the process from before the action still runs. If nothing happened to
+ * the service, marks the change as refused.
+ */
+async function changeService(change, action, { log, signal }) {
+    try {
+        for (const warning of await superviseService({ ...change, action }, { signal }))
+            log.warning(warning);
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        // After a timeout, the supervisor may still be about to act.
+        if (!(error instanceof DeploymentError) || error.code !== 'step_failed')
+            throw error;
+        const state = await readServiceState(change.service, { signal });
+        change.isRefused = await changes_isAsBefore(change, state, { signal });
+        throw new DeploymentError(error.code, `${error.message} ${aftermath(change, state)}`, { cause: error });
+    }
+}
+/** True if the service is known to have the process that it had before, or, as before, none. */
+async function changes_isAsBefore(change, state, limits) {
+    const { service, was_running: wasRunning, process = null } = change;
+    if (!state.known || state.up !== wasRunning || process === null)
+        return false;
+    return (await identifyProcess(service, state, limits)) === process;
+}
+function aftermath({ service, was_running: wasRunning, isRefused }, state) {
+    const name = shortName(service);
+    if (!state.known)
+        return `Whether ${name} still runs is not known (${state.evidence}).`;
+    if (isRefused)
+        return wasRunning ? `The old process of ${name} never stopped.` : `${name} was not running before.`;
+    if (!wasRunning)
+        return `${name} was not running before, and ${state.up ? 'runs now' : 'does not run'}.`;
+    return state.up ? `The old process of ${name} may have stopped.` : `The old process of ${name} has stopped.`;
 }
 /**
  * Restores the state that a plan's services had before the plan, newest change first: restarts the services that were
- * running, and stops the others. Call this function once the old files are back. Continues after a failure, and returns
- * one sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
- * restored.
+ * running, and stops the others. Leaves a service alone if an action on it was refused and it is as it was before the
+ * plan. Call this function once the old files are back. Continues after a failure, and returns one sentence for each
+ * failure. May be called again. Once the signal is aborted, returns the remaining services as not restored.
  */
 async function restoreServices(changes, restoring) {
     const { signal, starts } = restoring;
-    const restored = { isRunning: false, problems: [], unrestored: [], isFinished: true };
+    const restored = {
+        isRunning: false,
+        problems: [],
+        unrestored: [],
+        untouched: [],
+        isBroken: false,
+        isFinished: true,
+    };
     for (const first of firstChanges(changes)) {
         const change = { ...first, isQueued: starts === 'queued' };
+        let attempted = first;
         try {
-            await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
+            if (first.process === undefined)
+                attempted = { ...first, process: await processNow(first, restoring) };
+            if (await isUntouched(first, restoring))
+                restored.untouched.push(first.part);
+            else
+                await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
             restored.isRunning ||= change.was_running;
         }
         catch (error) {
+            const { message, code } = toDeployError(error);
+            const after = code === 'step_failed' ? await compareNow(attempted, restoring) : 'changed';
+            if (after === 'same' && first.process !== undefined) {
+                restored.untouched.push(first.part);
+                restored.isRunning ||= change.was_running;
+                restoring.log.warning(message);
+                continue;
+            }
             restored.isFinished &&= !signal.aborted;
             restored.unrestored.push(first.part);
-            restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
+            restored.problems.push(signal.aborted ? notRestored(change) : `${message}${after === 'same' ? OF_SOME_VERSION : ''}`);
+            restored.isBroken ||= !signal.aborted && after === 'changed';
         }
     }
     return restored;
+}
+const OF_SOME_VERSION = ' The service still has the process from before this attempt, perhaps of the other version.';
+async function processNow({ service }, restoring) {
+    const limits = limitsOf(restoring);
+    return await identifyProcess(service, await readServiceState(service, limits), limits);
+}
+/** Compares a service with its state before. Never throws. */
+async function compareNow(change, restoring) {
+    const limits = limitsOf(restoring);
+    try {
+        const state = await readServiceState(change.service, limits);
+        if (!state.known)
+            return 'unknown';
+        return (await changes_isAsBefore(change, state, limits)) ? 'same' : 'changed';
+    }
+    catch {
+        return 'unknown';
+    }
+}
+/** Logs that the service is left alone, because an action on it was refused and it is as it was before the plan. */
+async function isUntouched(change, restoring) {
+    if (!change.isRefused || (await compareNow(change, restoring)) !== 'same')
+        return false;
+    if (change.was_running)
+        restoring.log.did(`${shortName(change.service)} never stopped`);
+    return true;
 }
 function notRestored({ service }) {
     return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does that.`;
@@ -28351,7 +29486,8 @@ async function restoreStopped(change, restoring) {
 }
 async function restore(order, restoring) {
     restoring.log.info(`${order.action} ${describeService(order.service)}`);
-    await superviseService(order, limitsOf(restoring));
+    for (const warning of await superviseService(order, limitsOf(restoring)))
+        restoring.log.warning(warning);
     restoring.log.did(inPast(order));
 }
 function limitsOf({ signal }) {
@@ -28367,7 +29503,7 @@ function firstChanges(changes) {
         const key = keyOfService(change.service);
         const first = touched.get(key) ?? change;
         touched.delete(key);
-        touched.set(key, first);
+        touched.set(key, change.isRefused ? { ...first, isRefused: true } : first);
     }
     return [...touched.values()].reverse();
 }
@@ -29099,7 +30235,8 @@ const MAX_BRIEF_CHARS = 120;
  * the check's `stable_for` period. Without a service or without a check, waits only for the other. With a service, this
  * period is at least 3 s, or half of the timeout if that is shorter. A new start of the service is a break.
  *
- * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or the signal's reason.
+ * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or `step_failed` if the supervisor
+ * could not say how the service is. Also throws the signal's reason.
  */
 async function checkHealth(request, clock = systemClock) {
     const { timeout_seconds: seconds, retries } = request.healthcheck;
@@ -29113,11 +30250,13 @@ async function checkHealth(request, clock = systemClock) {
         if (attempt <= retries)
             request.log.info(`In attempt ${attempt} of ${retries + 1}, ${subject} was not healthy: ${finding.evidence}`);
     }
+    if (finding.isUnknown)
+        throw new DeploymentError('step_failed', `The health of ${subject.replace(/^The /, 'the ')} is not known: ${finding.evidence}`);
     throw new DeploymentError('unhealthy', `${subject} was not healthy ${retries === 0 ? `within ${seconds} s` : `in ${retries + 1} attempts of ${seconds} s each`}: ${finding.evidence}`, adviceFor(request));
 }
 /**
- * Returns one sentence for each check that fails after an older version was restored. Runs all checks at once, so that
- * they take no longer than the slowest of them. Throws the signal's reason once the signal is aborted.
+ * Checks the health of older versions that were restored. Runs all checks at once, so that they take no longer than the
+ * slowest of them. Throws the signal's reason once the signal is aborted.
  */
 async function findUnhealthy(checks, { log, signal }) {
     const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
@@ -29137,10 +30276,24 @@ async function findUnhealthy(checks, { log, signal }) {
         }
         catch (error) {
             signal.throwIfAborted();
-            return [toDeployError(error).message];
+            return [toDeployError(error)];
         }
     });
-    return (await Promise.all(findings)).flat();
+    const found = (await Promise.all(findings)).flat();
+    const isUnhealthy = found.some(({ code }) => code !== 'step_failed');
+    return { healthy: isUnhealthy ? false : found.length > 0 ? null : true, problems: found.map(error => error.message) };
+}
+/**
+ * True if a service answers its check, but not as this version, for which the check's `body` asks: its process is not
+ * that of the installed files. False if the check asks for no version.
+ */
+async function isOtherVersion(check, version, signal) {
+    if (check.probe.type !== 'http' || !check.probe.body?.includes('{version}'))
+        return false;
+    const limits = { timeoutMs: PROBE_TIMEOUT_MS, signal };
+    const { body, ...probe } = check.probe;
+    const named = await probeHttp({ ...probe, body: body.replaceAll('{version}', version) }, limits);
+    return !named.healthy && (await probeHttp(probe, limits)).healthy;
 }
 /** Says `restored`, because the old version and the new one have the same id. */
 function describeSubject({ healthcheck: { id }, version, isRestored }) {
@@ -29200,9 +30353,9 @@ const UNEXAMINED = {
 };
 async function probeSupervisor(service, limits) {
     const state = await readServiceState(service, limits);
-    const { running: healthy, evidence } = state;
+    const { running: healthy, evidence, known } = state;
     if (!healthy)
-        return { healthy, evidence, run: [] };
+        return { healthy, evidence, run: [], ...(known ? {} : { isUnknown: true }) };
     const run = await identifyRun(service, state, limits);
     return { healthy, evidence, brief: `${shortName(service)} is running`, run };
 }
@@ -29399,781 +30552,6 @@ function expectVersion(healthcheck, version) {
     return { ...healthcheck, check: { ...check, probe } };
 }
 
-;// CONCATENATED MODULE: ./build/install/trees/compare.js
-
-
-
-
-
-
-
-
-
-
-/** The maximum number of added paths that are listed: a service may have written millions. */
-const MAX_ADDED = 10_000;
-/**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Does not read a file whose inode and times
- * show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
- * Throws any error from reading the record, the system's error, and the signal's reason once the signal is aborted.
- */
-async function compareTree(tree, record, signal) {
-    const instead = findNoDirectory(tree.root);
-    const difference = { added: [], removed: [], changed: [], ...(instead && { instead }) };
-    for await (const { recorded, found } of findDifferences(tree, record, signal)) {
-        if (recorded !== undefined)
-            difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
-        else if (difference.added.length < MAX_ADDED)
-            difference.added.push(found.path);
-        else
-            difference.uncounted = true;
-    }
-    return difference;
-}
-/**
- * Compares as `compareTree` does, and yields the differences in the order of their paths; on a file system that ignores
- * case, the added paths come last. If there is no directory, every recorded path counts as missing.
- */
-async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, record, signal) {
-    signal?.throwIfAborted();
-    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
-    const [isKept, respelled] = [keptTest({ root, keepPaths }), new RespelledItems(root)];
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory, onStamp }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (recorded === undefined) {
-            if (found !== undefined && !isCache(found.path) && !respelled.holdBack(found))
-                yield { recorded, found };
-            continue;
-        }
-        if (isKept(recorded.path))
-            continue;
-        const item = found ?? respelled.find(recorded.path);
-        if (item === undefined)
-            yield { recorded, found };
-        else {
-            // Most files need not be read, and awaiting each result would take longer than the comparison.
-            const isSame = compareStates(recorded, item) ?? (await hasSameBytes(recorded, item, { root, digester }));
-            if (!isSame)
-                yield { recorded, found: item };
-        }
-    }
-    for (const found of respelled.added())
-        yield { recorded: undefined, found };
-}
-/** Returns a test for the kept paths of a tree and all paths below them, also as the tree lists them. */
-function keptTest({ root, keepPaths }) {
-    return isBelow(withListed(root, keepPaths));
-}
-/** The maximum number of unrecorded items that are held back. */
-const MAX_HELD = 10_000;
-const compare_NON_ASCII = /[^\p{ASCII}]/u;
-/**
- * The items that a tree lists in another spelling than the record does, although the file system finds them in the
- * recorded one. On a file system that distinguishes all spellings, costs one call for each missing item, and one for
- * the first unrecorded item.
- */
-class RespelledItems {
-    #root;
-    /** Whether the file system ignores case; undefined while this is not known. */
-    #isFolding;
-    #held = [];
-    #recorded = [];
-    constructor(root) {
-        this.#root = root;
-    }
-    /** Returns the item that the file system finds at a recorded path, without following a symlink on the way. */
-    find(path) {
-        const item = describeItemSync(this.#root, path);
-        // Without a stamp, the item is a directory, or cannot be examined.
-        if (item === undefined || item.stamp === '' || !this.#isReached(path))
-            return undefined;
-        this.#recorded.push(path);
-        return item;
-    }
-    /** Holds back an unrecorded item that could be a recorded one in another spelling. Returns whether it did. */
-    holdBack(item) {
-        if (this.#held.length >= MAX_HELD || !this.#isFoundOtherwise(item.path))
-            return false;
-        this.#held.push(item);
-        return true;
-    }
-    /** Returns the items held back that are no recorded items. Call this method when all pairs have been compared. */
-    added() {
-        const keys = Map.groupBy(this.#recorded, foldedKey);
-        const isRecorded = ({ path }) => keys.get(foldedKey(path))?.some(recorded => isSamePath(this.#at(path), this.#at(recorded))) === true;
-        return this.#held.filter(item => !isRecorded(item));
-    }
-    #isFoundOtherwise(path) {
-        this.#isFolding ??= isFoundOtherwise(this.#root, path);
-        return this.#isFolding === true || (compare_NON_ASCII.test(path) && isFoundOtherwise(this.#root, path) === true);
-    }
-    /** True if every directory above the path is a real directory of the tree. */
-    #isReached(path) {
-        const parts = path.split('/').slice(0, -1);
-        const above = ['', ...parts.map((_, index) => `/${parts.slice(0, index + 1).join('/')}`)];
-        return above.every(folder => lstatIfPresentSync(`${this.#root}${folder}`)?.isDirectory() === true);
-    }
-    #at(path) {
-        return `${this.#root}/${path}`;
-    }
-}
-/** Returns the type of entry found instead of a directory; undefined if the path is a directory. */
-function findNoDirectory(root) {
-    const stat = lstatIfPresentSync(root);
-    if (stat === undefined)
-        return 'nothing';
-    if (stat.isDirectory())
-        return undefined;
-    if (stat.isSymbolicLink())
-        return 'symlink';
-    return stat.isFile() ? 'file' : 'other';
-}
-/**
- * True for a path in a directory where Python itself writes its caches: an unrecorded file there is not a difference.
- */
-function isCache(path) {
-    return /(?:^|\/)__pycache__\//.test(path);
-}
-/**
- * True if the found item matches the recorded item; undefined if only the bytes of a file can show whether they match.
- */
-function compareStates(recorded, found) {
-    if (recorded.kind !== found.kind || recorded.content !== found.content)
-        return false;
-    return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
-}
-/** True if the found item matches the recorded item. Reads a file only if the size, mode and stamp do not decide. */
-async function isAsRecorded(recorded, found, tree) {
-    return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree));
-}
-/** True if a file has the bytes of the recorded file. Reads the file only if these are known and the sizes are equal. */
-async function hasSameBytes(recorded, found, { root, digester }) {
-    if (recorded.content !== found.content || recorded.sha256 === undefined)
-        return false;
-    try {
-        return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
-    }
-    catch (error) {
-        // Another process has just removed or replaced the file, or made it unreadable.
-        if (isAbsent(error) || isBarred(error))
-            return false;
-        throw error;
-    }
-}
-/** True if an item of a tree or of its record is a regular file. */
-function isFile({ kind }) {
-    return kind !== 'link' && kind !== 'other';
-}
-/** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */
-function* pairUp(record, tree) {
-    let found = tree.next();
-    for (const recorded of record) {
-        for (; !found.done; found = tree.next()) {
-            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
-                break;
-            yield { found: found.value };
-        }
-        if (found.done || found.value?.path !== recorded.path) {
-            yield { recorded };
-            continue;
-        }
-        yield { recorded, found: found.value };
-        found = tree.next();
-    }
-    for (; !found.done; found = tree.next())
-        yield { found: found.value };
-}
-/**
- * The stamps of everything in a tree when it was scanned. They show later, without the tree's record, whether the tree
- * has changed.
- */
-class TreeStamps {
-    #seen = [];
-    #inRoot = 0;
-    /** For a directory, `stamp` must be from before the directory was listed. */
-    see(path, stamp) {
-        this.#seen.push({ path, stamp });
-        if (!path.includes('/'))
-            this.#inRoot += 1;
-    }
-    /**
-     * True if nothing in this tree has changed since the scan. Ignores the stamp of the root, because the tree may have
-     * been moved, but compares the number of entries in the root. A directory counts as changed if a kept path was moved
-     * out of it. Throws the signal's reason once the signal is aborted.
-     */
-    async areThoseOf({ root, keepPaths }, signal) {
-        const slice = new TimeSlice(signal);
-        try {
-            if (!(0,external_node_fs_namespaceObject.lstatSync)(root).isDirectory())
-                return false;
-            const isKept = keptTest({ root, keepPaths });
-            if ((0,external_node_fs_namespaceObject.readdirSync)(root).filter(name => !isKept(name)).length !== this.#inRoot)
-                return false;
-            for (const { path, stamp } of this.#seen) {
-                if (slice.isOver())
-                    await slice.giveBack();
-                if (stampOf((0,external_node_fs_namespaceObject.lstatSync)(`${root}/${path}`, { bigint: true })) !== stamp)
-                    return false;
-            }
-            return true;
-        }
-        catch {
-            signal.throwIfAborted();
-            return false;
-        }
-    }
-}
-/** The maximum number of paths. There is a limit, because each path is moved separately. */
-const MAX_STRAYS = 2000;
-/**
- * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths. For a cache
- * that is entirely unrecorded, returns only the path of the cache. A process that could write to the tree may have put
- * code in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the
- * signal's reason once the signal is aborted.
- */
-async function findStrayCaches({ root, keepPaths }, record, signal) {
-    const slice = new TimeSlice(signal);
-    const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf));
-    const strays = new Set();
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (recorded !== undefined || found === undefined || !isCache(found.path))
-            continue;
-        const cache = cacheOf(found.path);
-        strays.add(known.has(cache) ? found.path : cache);
-        if (strays.size > MAX_STRAYS)
-            return undefined;
-    }
-    return [...strays];
-}
-/** Returns the outermost cache that contains the path. */
-function cacheOf(path) {
-    return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
-}
-/** The limit for reading the changed files of a tree, in bytes: a service may have made one of them a terabyte long. */
-const compare_MAX_BYTES = 256 * 1024 * 1024;
-/** The number of symlinks in a chain that an archive may contain. */
-const MAX_LINKS = 40;
-/**
- * Describes what is now at the recorded paths of a tree, without keep-paths. Leaves out everything else, which was added
- * on this host: nothing vouches for it, and it may be of any kind, number and size. Reads only files whose size or stamp
- * differs from the record, and not those that exceed the limit or cannot be read. Follows no symlink on the disk: a
- * symlink gets the digest of the returned file that it leads to, if there is one. Throws any error from reading the
- * record, the system's error, and the signal's reason once the signal is aborted.
- */
-async function describeTree({ root, keepPaths }, record, signal) {
-    let room = compare_MAX_BYTES;
-    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
-    const [items, unread] = [[], []];
-    const read = async ({ path, content }) => {
-        const size = Number(content);
-        if (size > room) {
-            unread.push(`${path} (${bytesInWords(size)}: the changed files have more than ${bytesInWords(compare_MAX_BYTES)})`);
-            return undefined;
-        }
-        room -= size;
-        try {
-            return await digester.sha256(`${root}/${path}`, size);
-        }
-        catch (error) {
-            signal?.throwIfAborted();
-            unread.push(`${path} (${errnoOf(error)})`);
-            return undefined;
-        }
-    };
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: keptTest({ root, keepPaths }) }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (recorded === undefined || found === undefined)
-            continue;
-        items.push({ ...found, sha256: isFile(found) ? (knownDigest(recorded, found) ?? (await read(found))) : undefined });
-    }
-    return { items: withLinkedDigests(items), unread };
-}
-function knownDigest(recorded, { content, stamp }) {
-    return recorded.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
-}
-function withLinkedDigests(items) {
-    const byPath = new Map(items.map(item => [item.path, item]));
-    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
-}
-function digestBehind(link, byPath) {
-    let item = link;
-    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
-        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
-    return item?.sha256;
-}
-
-;// CONCATENATED MODULE: ./build/install/trees/drift.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
- * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
- * symlink has the recorded bytes, mode and target, and that there are no other files. A file that was touched, or
- * replaced by a copy, counts as unchanged.
- *
- * Undefined means that the differences are not known: nothing is recorded, or, after a warning, the record or the tree
- * cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason, once the signal is
- * aborted. Does not read a file whose inode and times show that it is unchanged.
- */
-async function findDrift(folder, tree, signal) {
-    return await compareInstalled(folder, tree, { signal });
-}
-/** Does the same as `findDrift`, but reads every file if `byContent` is set. */
-async function compareInstalled(folder, tree, { signal, byContent = false }) {
-    const { layout, log } = folder;
-    let row;
-    try {
-        row = findInstalled(readInstalled(layout), tree);
-        if (row === undefined)
-            return undefined;
-        const hostTree = {
-            root: tree.root ?? installPath(layout, tree),
-            keepPaths: tree.keepPaths,
-            onStamp: tree.onStamp,
-            identity: row,
-        };
-        const difference = await compareRecorded(layout, hostTree, { signal, byContent });
-        return difference && withoutSettings(layout, { ...hostTree, difference });
-    }
-    catch (error) {
-        signal?.throwIfAborted();
-        log.warning(`${placePath(tree)} is not compared with what was installed. ${whyNotCompared(error, layout, row)}`);
-        return undefined;
-    }
-}
-/** Leaves out the settings that the host framework injects into a plugin: an added file, but the host's own. */
-function withoutSettings(layout, { root, identity, difference }) {
-    if (difference.added.length === 0 || identity.kind !== 'plugin')
-        return difference;
-    const find = openTreeRecord(layout, identity);
-    const envFile = find && tryOrUndefined(() => readRecordedYaml(root, find))?.envFile;
-    return envFile === undefined
-        ? difference
-        : { ...difference, added: difference.added.filter(path => path !== envFile) };
-}
-const PLUGIN_YAML = 'plugin.yaml';
-/**
- * Reads the plugin.yaml of an installed plugin. Returns undefined unless the bytes read here are those of the record.
- * Throws as `parsePluginYaml` does, and file system errors.
- */
-function readRecordedYaml(installed, find) {
-    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    return isRecorded ? parsePluginYaml(text) : undefined;
-}
-function tryOrUndefined(read) {
-    try {
-        return read();
-    }
-    catch {
-        return undefined;
-    }
-}
-/**
- * Returns a function that looks up single paths in the record of an installed tree. The first call to that function
- * opens the record, and throws as `readInstalled` and `openTreeRecord` do.
- */
-function findRecordedIn(layout, tree) {
-    let find;
-    return path => {
-        const identity = find ? undefined : findInstalled(readInstalled(layout), tree);
-        find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined);
-        return find(path);
-    };
-}
-/** Returns the differences between a tree and the record of a version; undefined if there is no record. */
-async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
-    const record = readTreeRecord(layout, identity);
-    return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
-}
-/** Keeps the stamp of a file whose bytes were not read when it was recorded: nothing else identifies the file. */
-function* withoutStamps(record) {
-    for (const item of record)
-        yield item.sha256 === undefined ? item : { ...item, stamp: undefined };
-}
-/** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
-function whyNotCompared(error, layout, identity) {
-    const record = identity?.tree_record;
-    if (!(error instanceof TreeRecordDamage) || record === undefined)
-        return toHostError(error, 'reading the installed files or their record').message;
-    return `${treeRecordPath(layout, record)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
-}
-/**
- * The maximum age, in milliseconds, of a comparison that is recent enough for a note about a tree. The note is only
- * about the tree's state before the move; see `moved`.
- */
-const RECENT_MS = 5000;
-/**
- * The maximum age, in milliseconds, of a comparison that counts as current. The age is measured from the start of the
- * comparison, when the first files are read.
- */
-const JUST_NOW_MS = 1000;
-/** Compares installed trees with their records; see `findDrift`. */
-class DriftCheck {
-    #setting;
-    #clockMs;
-    #isDisregarded = false;
-    #found = new Map();
-    constructor(setting) {
-        this.#setting = setting;
-        this.#clockMs = setting.clockMs ?? monotonicMs;
-    }
-    /** After this call, no difference is known, because the places do not contain the trees that the records describe. */
-    disregard() {
-        this.#isDisregarded = true;
-    }
-    /** Returns the last differences found; compares a part only if it has not been compared yet. */
-    async of(part) {
-        if (this.#isDisregarded)
-            return undefined;
-        return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference;
-    }
-    /** Returns the present differences; a part that could not be compared is not compared again. */
-    async again(part) {
-        if (this.#isDisregarded)
-            return undefined;
-        const known = this.#found.get(placeName(part));
-        if (known !== undefined && (await known.difference) === undefined)
-            return undefined;
-        return await this.#compare(part).difference;
-    }
-    /** Returns the current differences, or those from less than 5 seconds ago. */
-    async recent(part) {
-        const found = this.#found.get(placeName(part));
-        return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
-            ? await this.of(part)
-            : await this.again(part);
-    }
-    /**
-     * Returns the differences that a tree had when it left its place. For a tree that will be kept, differences
-     * from up to a second earlier also count. The tree was moved to `root`, where no process reaches the tree by its old
-     * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
-     * be compared is not compared again.
-     */
-    async moved(part, { root, isKept }) {
-        const known = this.#found.get(placeName(part));
-        if (this.#isDisregarded || known === undefined || (await known.difference) === undefined)
-            return undefined;
-        if (isKept && this.#clockMs() - known.startedAt < JUST_NOW_MS)
-            return await known.difference;
-        const tree = { root, keepPaths: this.#setting.keepPathsOf(part) };
-        if (await known.stamps.areThoseOf(tree, this.#setting.signal))
-            return await known.difference;
-        return await this.#compare(part, root).difference;
-    }
-    #compare(part, root) {
-        const { shelf, id, directory } = part;
-        const { signal } = this.#setting;
-        const startedAt = this.#clockMs();
-        const stamps = new TreeStamps();
-        const onStamp = (path, stamp) => stamps.see(path, stamp);
-        const tree = { shelf, id, directory, keepPaths: this.#setting.keepPathsOf(part), root, onStamp };
-        const difference = findDrift(this.#setting, tree, signal);
-        const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY };
-        const end = () => {
-            found.endedAt = this.#clockMs();
-        };
-        difference.then(end, end);
-        this.#found.set(placeName({ shelf, id }), found);
-        return found;
-    }
-}
-/** True if two comparisons found the same differences. */
-function isSameDifference(one, other) {
-    return JSON.stringify(one) === JSON.stringify(other);
-}
-/** True if there is no difference except added files. */
-function isOnlyAdded({ removed, changed, instead }) {
-    return instead === undefined && removed.length + changed.length === 0;
-}
-/**
- * True if a snapshot that was compared with its record is as it was retained. The record of a modified snapshot leaves
- * out the files that were added on this host, so added files do not count there.
- */
-function isAsRetained({ modified }, difference) {
-    return modified ? isOnlyAdded(difference) : !isModified(difference);
-}
-/** Describes the number of added files; `isLeast` says that further ones were not counted. */
-function addedInWords(count, isLeast = false) {
-    if (count === 1)
-        return '1 file was added on this host';
-    return `${isLeast ? 'at least ' : ''}${countInWords(count)} files were added on this host`;
-}
-/** True if there is any difference. */
-function isModified(drift) {
-    if (drift === undefined)
-        return false;
-    const { added, removed, changed, instead } = drift;
-    return instead !== undefined || added.length + removed.length + changed.length > 0;
-}
-const drift_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
-const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
-/** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
-function driftNotePath(stagingFolder, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
-}
-/**
- * Notes the differences that exist between a tree and its record before the deployment, so that a rollback can
- * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
- * rollback can only verify less.
- */
-async function noteDrift(stagingFolder, tree, drift) {
-    const path = driftNotePath(stagingFolder, tree);
-    const states = [];
-    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
-        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
-    });
-    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
-}
-/** Returns the note; undefined if there is none that can be read, for example after a power cut. */
-function readDriftNote(stagingFolder, part) {
-    try {
-        const note = drift_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
-        return { ...note, states: new Map(note.states) };
-    }
-    catch {
-        return undefined;
-    }
-}
-async function findLater(before, now) {
-    const later = { damaged: [], written: [] };
-    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
-        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
-        const noted = before.note.states.get(path);
-        if (noted === (now.instead ?? stateText(item)))
-            return;
-        const isWritten = isWrittenSince(noted ?? stateText(before.recorded(path)), item, before.isAfterCrash);
-        later[isWritten ? 'written' : 'damaged'].push(path);
-    });
-    return later;
-}
-/**
- * A write changes the stamp even if the clock was set back; only a write in the same tick of the clock goes unnoticed.
- */
-function isWrittenSince(before, item, isAfterCrash) {
-    if (item === undefined || item.kind === 'link' || item.kind === 'other')
-        return false;
-    const [, size, ...stamp] = before.split('\t');
-    const isLost = isAfterCrash && item.content === '0' && size !== '0';
-    return !isLost && stamp.join('\t') !== item.stamp;
-}
-function stateOf(root, path) {
-    return stateText(describeItemSync(root, path));
-}
-/** Returns a text that is different for each state of a path. */
-function stateText({ kind, content, stamp = '' } = NOTHING) {
-    return [kind, content, stamp].join('\t');
-}
-/**
- * Counts the files that a new tree changes, adds and removes. Compares the items of the new tree with the record of the
- * old one while the items pass through `count`, so that no file is read again.
- */
-class TreeChange {
-    #before;
-    #counts = { changed: 0, added: 0, removed: 0, all: 0 };
-    #isUncounted = false;
-    /**
-     * The numbers of counted files for which the new tree only undoes a change on the host: edited and missing files are
-     * restored, and added files are removed.
-     */
-    #undone = { restored: 0, removed: 0 };
-    /**
-     * `before` is the installed tree, if any. Never throws: without a readable record of that tree, nothing is compared.
-     */
-    constructor(layout, before) {
-        this.#before = before && orUndefined(() => readRecordLines(layout, before));
-    }
-    /** Passes on the items of the new tree while counting them. */
-    *count(items) {
-        const before = (this.#before ?? [])[Symbol.iterator]();
-        const next = () => before.next().value;
-        let old = next();
-        for (const item of items) {
-            const line = asLine(item);
-            while (old !== undefined && old.path !== line.path && comparePaths(old.path, line.path) < 0) {
-                this.#counts.removed++;
-                old = next();
-            }
-            if (old?.path !== line.path)
-                this.#counts.added++;
-            else {
-                if (old.fields !== line.fields)
-                    this.#counts.changed++;
-                old = next();
-            }
-            this.#counts.all++;
-            yield item;
-        }
-        for (; old !== undefined; old = next())
-            this.#counts.removed++;
-    }
-    /**
-     * Adjusts the counts, which compare two records, for the differences between the replaced tree and its own record.
-     * Reads each record at most once, however many files differ. Works in slices. If a record cannot be read, throws as
-     * `readRecordLines` does and corrects nothing.
-     */
-    async correct(drift, layout, records) {
-        if (drift.instead !== undefined) {
-            this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all };
-            return;
-        }
-        if (drift.uncounted) {
-            this.#isUncounted = true;
-            return;
-        }
-        const versions = await findVersions([...drift.changed, ...drift.removed, ...drift.added], layout, records);
-        for (const path of drift.changed)
-            if (isSameVersionOfLine(versions.get(path)))
-                this.#restore('changed');
-        for (const path of drift.removed) {
-            if (isSameVersionOfLine(versions.get(path)))
-                this.#restore('added');
-            else if (versions.get(path)?.after === undefined)
-                this.#counts.removed--;
-            else
-                this.#recount('changed', 'added');
-        }
-        for (const path of drift.added) {
-            if (versions.get(path)?.after !== undefined)
-                this.#recount('added', 'changed');
-            else {
-                this.#counts.removed++;
-                this.#undone.removed++;
-            }
-        }
-    }
-    #restore(how) {
-        this.#counts[how]++;
-        this.#undone.restored++;
-    }
-    #recount(from, to) {
-        this.#counts[from]--;
-        this.#counts[to]++;
-    }
-    /**
-     * Returns, for example, `58 files changed, 2 added, 1 removed`; returns the number of all files if the changes could
-     * not be counted.
-     */
-    inWords() {
-        const { changed, added, removed, all } = this.#counts;
-        if (this.#before === undefined || this.#isUncounted)
-            return countInWords(all, 'file');
-        const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
-        if (parts.length === 0)
-            return 'no file changed';
-        const undone = this.#undone;
-        if (undone.restored + undone.removed === changed + added + removed) {
-            const restored = undone.restored === 0 ? [] : [`${countInWords(undone.restored, 'edited file')} restored`];
-            const dropped = undone.removed === 0 ? [] : [`${countInWords(undone.removed, 'added file')} removed`];
-            return [...restored, ...dropped].join(', ');
-        }
-        return parts
-            .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
-            .join(', ');
-    }
-}
-/** Returns the lines of these paths in two records. */
-async function findVersions(paths, layout, records) {
-    const versions = new Map(paths.map(path => [path, {}]));
-    const slice = new TimeSlice();
-    for (const which of ['before', 'after']) {
-        await slice.forEach(readRecordLines(layout, records[which]) ?? [], line => {
-            const found = versions.get(line.path);
-            if (found !== undefined)
-                found[which] = line;
-        });
-    }
-    return versions;
-}
-function isSameVersionOfLine({ before, after } = {}) {
-    return before !== undefined && before.fields === after?.fields;
-}
-/** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */
-function orUndefined(read) {
-    try {
-        return read();
-    }
-    catch {
-        return undefined;
-    }
-}
-const READ_ONLY = external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
-/** True if it cannot be found out whether a file is at the path, or what is in it. */
-function isHidden(path) {
-    try {
-        if ((0,external_node_fs_namespaceObject.lstatSync)(path).isFile())
-            closeQuietlySync((0,external_node_fs_namespaceObject.openSync)(path, READ_ONLY));
-        return false;
-    }
-    catch (error) {
-        return !isAbsent(error);
-    }
-}
-/** After attempt n, the wait is n milliseconds: 0.1 s in total. */
-const drift_MAX_ATTEMPTS = 14;
-/** The limit for all attempts, in milliseconds: each attempt may examine many files. */
-const MAX_MS = 1000;
-/**
- * Examines the damaged paths again, and returns those at which the old file is found after all. In that case, another
- * process is renaming the file, or a directory that contains it, back and forth. Never throws; once the signal is
- * aborted, examines nothing more.
- */
-async function findMoving(before, damaged, signal) {
-    const slice = new TimeSlice();
-    const digester = new FileDigester();
-    const moving = new Set();
-    const endsAt = monotonicMs() + MAX_MS;
-    const hasTime = () => !signal.aborted && monotonicMs() < endsAt;
-    for (let attempt = 1; attempt <= drift_MAX_ATTEMPTS && moving.size < damaged.length && hasTime(); attempt++) {
-        for (const path of damaged) {
-            if (slice.isOver())
-                await slice.giveBack();
-            if (!hasTime())
-                break;
-            if (!moving.has(path) && (await isAsBefore(before, path, digester)))
-                moving.add(path);
-        }
-        await (0,promises_namespaceObject.setTimeout)(attempt);
-    }
-    return moving;
-}
-async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester) {
-    try {
-        const found = describeItemSync(root, path);
-        const noted = note.states.get(path);
-        if (noted !== undefined)
-            return noted === stateText(found);
-        const item = recorded(path);
-        if (item === undefined || found === undefined)
-            return false;
-        return await isAsRecorded(isAfterCrash ? { ...item, stamp: undefined } : item, found, { root, digester });
-    }
-    catch {
-        return false;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
 
 
@@ -30212,10 +30590,19 @@ async function rollBack(request) {
         logRestored(request, place);
     const { problems: differences, verified } = await compareRestored(request);
     const starts = (await request.onFilesRestored?.(verified !== false, services)) ?? 'now';
-    const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
+    const { healthy, problems, untouched, ...left } = await restoreAndCheckServices(request, starts);
+    const acted = known.filter(wasDisturbed);
+    const isDisturbed = acted.some(({ part }) => !untouched.includes(part));
     return {
-        outcome: verified === false ? 'inconsistent' : wasChanged || known.some(wasDisturbed) ? 'rolled_back' : 'failed',
-        rollback: { restored: true, problems: [...lostIn(request), ...differences, ...problems], verified, healthy },
+        outcome: verified === false ? 'inconsistent' : wasChanged || isDisturbed ? 'rolled_back' : 'failed',
+        rollback: {
+            restored: true,
+            problems: [...lostIn(request), ...differences, ...problems],
+            verified,
+            healthy,
+            // A recovery does not know what the run that died has done to the services.
+            ...(acted.length > 0 && known.every(isObserved) && { stopped: isDisturbed }),
+        },
         ...left,
     };
 }
@@ -30240,7 +30627,8 @@ function describeRestored(isThere, version) {
 }
 function installedVersionIn(layout, place) {
     try {
-        return findInstalled(readInstalled(layout), place)?.version ?? undefined;
+        const row = findInstalled(readInstalled(layout), place);
+        return (row && versionInPlace(layout, row)) ?? undefined;
     }
     catch {
         return undefined;
@@ -30249,35 +30637,43 @@ function installedVersionIn(layout, place) {
 async function restoreAndCheckServices(request, starts) {
     const { services, unreachable = [], log, grace } = request;
     const limits = { log, signal: grace.restoring, starts };
-    const { isRunning, isFinished, ...done } = await restoreServices(services, limits);
+    const { isRunning, isFinished, isBroken, untouched, ...done } = await restoreServices(services, limits);
     const unrestored = [...services.filter(({ part }) => done.unrestored.includes(part)), ...unreachable];
-    const unnoted = await noteServices(request, { restored: services.map(({ part }) => part), unrestored });
+    const restored = services.map(({ part }) => part).filter(part => !untouched.includes(part));
+    const unnoted = await noteServices(request, { restored, unrestored });
     const unwritten = request.unsynced?.[0] ?? unnoted;
     const problems = [...done.problems, ...unreachable.map(rollback_notRestored)];
     if (unwritten !== undefined)
-        return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten };
+        return { healthy: null, problems: [...problems, unwritten.message], untouched, isUnfinished: true, unwritten };
     if (!isFinished)
-        return { healthy: null, problems, isUnfinished: true };
+        return { healthy: null, problems, untouched, isUnfinished: true };
     if (done.problems.length > 0)
-        return { healthy: false, problems };
+        return { healthy: isBroken ? false : null, problems, untouched };
     if (starts === 'queued') {
         log.info('Services start only once the unit of this recovery has started, so their health is not checked here.');
-        return { healthy: null, problems };
+        return { healthy: null, problems, untouched };
     }
     if (!isRunning && services.length > 0)
-        return { healthy: null, problems };
+        return { healthy: null, problems, untouched };
+    const stale = services.filter(({ part }) => untouched.includes(part) && isPending(request.layout, part, request.of));
+    if (stale.length > 0)
+        return { healthy: null, problems: [...problems, ...stale.map(mayBeOther)], untouched };
     const all = await request.healthchecks();
     const checks = all.filter(check => check.previous_version !== null && isExamining(check));
     if (checks.length === 0)
-        return { healthy: null, problems };
+        return { healthy: null, problems, untouched };
     try {
-        const findings = await findUnhealthy(checks, { log, signal: grace.cancelled });
-        const healthy = findings.length > 0 ? false : unreachable.length > 0 ? null : true;
-        return { healthy, problems: [...problems, ...findings] };
+        const found = await findUnhealthy(checks, { log, signal: grace.cancelled });
+        const healthy = found.healthy === true && unreachable.length > 0 ? null : found.healthy;
+        return { healthy, problems: [...problems, ...found.problems], untouched };
     }
     catch {
-        return { healthy: null, problems, unchecked: checks };
+        return { healthy: null, problems, untouched, unchecked: checks };
     }
+}
+/** Describes a service that has the same process as before this run, although an earlier run was to restart it. */
+function mayBeOther({ service }) {
+    return `${describeService(service)} may run another version than the installed one, because an earlier run could not restart it.`;
 }
 /**
  * Records, for later runs, which services were restored. If they cannot be recorded, returns the error, and the
@@ -30295,6 +30691,9 @@ async function noteServices({ layout, of }, restorations) {
 /** False for a service that was not running before the plan. The rollback stops such a service. */
 function wasDisturbed({ was_running: wasRunning }) {
     return wasRunning;
+}
+function isObserved(service) {
+    return 'process' in service && service.process !== undefined;
 }
 /**
  * Describes a service that the rollback left alone: a restart with files that are neither old nor new would do harm.
@@ -31620,8 +32019,8 @@ async function restoreAll(host, pending) {
         if (problems.length > 0 || starts === 'queued')
             continue;
         const checks = change.was_running ? rows.map(row => checkOfRestored(config, row, change.service)) : [];
-        const findings = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled });
-        for (const finding of findings)
+        const found = await findUnhealthy(uniqueChecks(checks), { log, signal: grace.cancelled });
+        for (const finding of found.problems)
             log.warning(finding);
         const done = new Set(rows.map(nameOf));
         await recordPending(layout, row => {
@@ -33091,190 +33490,6 @@ function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
 }
 
-// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
-var compare = __nccwpck_require__(8469);
-var compare_default = /*#__PURE__*/__nccwpck_require__.n(compare);
-// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
-var functions_parse = __nccwpck_require__(6353);
-var parse_default = /*#__PURE__*/__nccwpck_require__.n(functions_parse);
-;// CONCATENATED MODULE: ./build/core/trust/versions.js
-
-
-
-/** True if two version strings name the same version, ignoring a leading `v`. */
-function isSameVersion(a, b) {
-    return withoutLeadingV(a) === withoutLeadingV(b);
-}
-/**
- * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `2024-05-01`, `1.4`, of any length), semantic versions by their specification, and versions of
- * Python packages by PEP 440.
- */
-function isOlderVersion(candidate, installed) {
-    const order = compareVersions(candidate, installed);
-    return order === undefined ? undefined : order < 0;
-}
-/** The order behind `isOlderVersion`: negative if `one` is older; undefined if the order cannot be known. */
-function compareVersions(one, other) {
-    const [a, b] = [withoutLeadingV(one), withoutLeadingV(other)];
-    return a === b ? 0 : (compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b));
-}
-/** True for a version that can be compared with others: dotted numbers, a semantic or a Python version. */
-function isOrderedVersion(version) {
-    return compareVersions(version, '0') !== undefined;
-}
-const CONDITION = /^(>=|<=|==|>|<|)\s*(\d+(?:\.\d+)*)$/;
-/**
- * True if a version meets every part of a condition such as `>=2.0,<3.0`. A part without an operator means `==`, and
- * `*` any version. Only dotted numbers can be compared; missing numbers count as 0. Undefined if this cannot be known.
- */
-function meetsCondition(version, condition) {
-    const parts = condition.split(',').map(part => part.trim());
-    const met = parts.filter(part => part !== '*').map(part => meets(withoutLeadingV(version), part));
-    return met.includes(false) ? false : met.includes(undefined) ? undefined : true;
-}
-function meets(version, part) {
-    const [, operator, target = ''] = CONDITION.exec(part) ?? [];
-    const order = compareDotted(version, target);
-    if (operator === undefined || order === undefined)
-        return undefined;
-    if (order === 0)
-        return operator !== '>' && operator !== '<';
-    return operator.startsWith(order > 0 ? '>' : '<');
-}
-/** Dotted numbers, or a date as in ISO 8601. */
-const DOTTED = /^(?:\d+(?:\.\d+)*|\d{4}-\d{2}-\d{2})$/;
-function compareDotted(a, b) {
-    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split(/[.-]/), b.split(/[.-]/)) : undefined;
-}
-function compareSemantic(a, b) {
-    const [first, second] = [parse_default()(withThreeNumbers(a)), parse_default()(withThreeNumbers(b))];
-    return first === null || second === null ? undefined : compare_default()(first, second);
-}
-/** A short form such as `1.4` counts as `1.4.0`. */
-function withThreeNumbers(version) {
-    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
-}
-/** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
-function withoutLeadingV(version) {
-    return version.replace(/^v(?=\d)/, '');
-}
-const LATEST_WORDS = {
-    operator: {
-        latest: 'A run with version: latest',
-        remedy: "To install the hub's version anyway, name that version or set allow-downgrade: true.",
-    },
-    manifest: {
-        latest: 'A source with the version latest',
-        remedy: "To install the hub's version anyway, set allow-downgrade: true, or have the publisher name that version in the source and seal the project again.",
-    },
-};
-/**
- * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version, or that cannot be
- * compared with a version that this action installed.
- */
-function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
-    if (version === null)
-        return;
-    const isOlder = isOlderVersion(latest, version);
-    if (isOlder === false || (isOlder === undefined && !isOurs))
-        return;
-    const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
-    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
-}
-/**
- * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
- * version the hub calls them now. They may be the bytes of an older version.
- */
-function replacedBytes({ version, sha256 }, present, by = 'operator') {
-    const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
-    return downgrade(`This host has already replaced ${served}${presentClause(present)}. ${LATEST_WORDS[by].latest} does not restore a replaced version`, by);
-}
-function presentClause(present) {
-    const { version = null, installed_at: since = null } = present ?? {};
-    if (version === null)
-        return '';
-    return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
-}
-function downgrade(finding, by) {
-    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`);
-}
-/**
- * Throws ArtifactError `version_reused` for a version that this host knows with different bytes, because a published
- * version must never change. Accepts the new bytes only if the operator has pinned them and set `redeploy`. A pin alone
- * is not enough: it may come from a release gate, which knows what the hub serves now, but not what the hub served
- * before.
- */
-function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
-    if (accepted.redeploy && accepted.artifactSha256 === sha256)
-        return;
-    const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
-    const [first] = known;
-    if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
-        return;
-    throw new ArtifactError('version_reused', `The hub now serves version ${version} with different bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, according to .hub-deploy/installed.json): ` +
-        'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
-}
-const FORM = new RegExp([
-    '^(?<release>\\d+(?:\\.\\d+)*)',
-    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
-    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*)|-(?<implicitPost>\\d+))?',
-    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?',
-    '(?:\\+(?<local>[a-z0-9]+(?:[._-][a-z0-9]+)*))?$',
-].join(''), 'i');
-const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
-const CANDIDATE = '2';
-const FINAL = '3';
-/**
- * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
- * version has another form. Does not accept epochs (`1!...`), or `1.0.0-1`, which is 1.0.0.post1 in PEP 440 but a
- * pre-release in a semantic version.
- */
-function comparePythonVersions(a, b) {
-    const [first, second] = [versions_parse(a), versions_parse(b)];
-    if (first === undefined || second === undefined)
-        return undefined;
-    return (compareNumbers(first.release, second.release) ||
-        compareNumbers(first.rank, second.rank) ||
-        compareLocal(first.local, second.local));
-}
-/** A number is newer than a word, and a longer version is newer than its beginning. */
-function compareLocal(a, b) {
-    const at = a.findIndex((segment, index) => segment !== b[index]);
-    const [one, other] = at < 0 ? [undefined, b[a.length]] : [a[at], b[at]];
-    if (one === undefined || other === undefined)
-        return Number(one !== undefined) - Number(other !== undefined);
-    const [isNumber, isOther] = [/^\d+$/.test(one), /^\d+$/.test(other)];
-    if (isNumber && isOther)
-        return compareNumbers([one], [other]);
-    return isNumber === isOther ? (one < other ? -1 : 1) : Number(isNumber) - Number(isOther);
-}
-/** Compares two lists of decimal numbers of any length; missing numbers are 0. */
-function compareNumbers(a, b) {
-    const length = Math.max(a.length, b.length);
-    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
-    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
-    return first < second ? -1 : Number(first > second);
-}
-function versions_parse(version) {
-    const found = FORM.exec(version)?.groups;
-    if (found === undefined)
-        return undefined;
-    const { release = '', phase, phaseNumber, post, postNumber, implicitPost, dev, devNumber, local } = found;
-    if (implicitPost !== undefined && parse_default()(version) !== null)
-        return undefined;
-    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
-    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
-    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
-    const later = post === undefined ? ['0', '0'] : ['1', implicitPost ?? (postNumber || '0')];
-    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
-    const segments = local?.toLowerCase().split(/[._-]/) ?? [];
-    return { release: release.split('.'), rank: [...stage, ...later, ...finished], local: segments };
-}
-function phaseRank(phase) {
-    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/settings.js
 
 
@@ -34097,6 +34312,7 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 
 
 
+
 /** The groups of moves, in their order. No move depends on another move in its group. */
 const GROUPS = [
     ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
@@ -34234,7 +34450,8 @@ async function planReplacement(context, prepared) {
     const leftBehind = wasThere ? undefined : part.leftBehind;
     const keeper = isThere ? old : leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const snapshot = isThere ? await nextSnapshot(deployment, part, part.previous.version) : undefined;
+    const version = await leavingVersion(context, part, part.previous);
+    const snapshot = isThere ? await nextSnapshot(deployment, part, version) : undefined;
     const into = { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placePath(part) };
     return {
         part,
@@ -34250,12 +34467,19 @@ async function planReplacement(context, prepared) {
         into: () => [into],
         async finish() {
             const modified = snapshot && (await identifyReplaced(context, part, snapshot.path));
-            results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
+            results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, version, modified });
             if (snapshot !== undefined)
                 await announceModified(deployment, part, snapshot);
             return await describeSwitch(context, prepared, modified);
         },
     };
+}
+/** Returns the version of the tree that leaves a place. A tree that was changed on this host says itself which it is. */
+async function leavingVersion({ deployment }, place, { installed, version }) {
+    if (installed === undefined)
+        return version;
+    const drift = await deployment.drift.of(place);
+    return versionInPlace(deployment.layout, installed, isModified(drift) && !isOnlyAdded(drift));
 }
 async function describeSwitch(context, prepared, modified) {
     const { layout, tools } = context.deployment;
@@ -34309,7 +34533,8 @@ async function stopRemoved(context, part) {
 /** Plans how a part's tree leaves its place. */
 async function planRemoval(context, part) {
     const { deployment, results } = context;
-    const { version } = part.installed;
+    const { installed } = part;
+    const version = await leavingVersion(context, part, { installed, version: installed.version });
     const snapshot = await nextSnapshot(deployment, part, version);
     return {
         part,
@@ -34318,7 +34543,7 @@ async function planRemoval(context, part) {
         into: () => [],
         async finish() {
             const modified = await identifyReplaced(context, part, snapshot.path);
-            results.set(placeName(part), { snapshot: snapshot.name, modified });
+            results.set(placeName(part), { snapshot: snapshot.name, version, modified });
             await announceModified(deployment, part, snapshot);
             const did = version === null ? 'removed' : `${version} removed`;
             return { status: 'done', did, story: `${placePath(part)} ${did}` };
@@ -34465,12 +34690,12 @@ async function checkLocked(host, handover) {
         return undefined;
     // A healthy version is the normal case, so nothing is logged about it.
     const log = { ...host.log, info: () => { } };
-    const problems = await findUnhealthy(checks, { log, signal: grace.cancelled });
-    const complete = (report) => withHealth(report, problems, handover);
+    const health = await findUnhealthy(checks, { log, signal: grace.cancelled });
+    const complete = (report) => withHealth(report, health, handover);
     const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
     const sentence = (found && restoredUnhealthy(found.report)) ??
-        `The restored version is not healthy. ${problems.map(asSentence).join(' ')}`;
-    return problems.length === 0 ? undefined : { sentence, found };
+        `The restored version is not ${health.healthy === null ? 'known to be ' : ''}healthy. ${health.problems.map(asSentence).join(' ')}`;
+    return health.healthy === true ? undefined : { sentence, found };
 }
 /**
  * Returns the checks that the host config of this step has for the restored parts. If it has none, leaves the parts'
@@ -34498,10 +34723,10 @@ async function handover_checksOf(host, { parts }) {
     });
     return undefined;
 }
-function withHealth(report, problems, { left_out: left }) {
+function withHealth(report, { healthy: found, problems }, { left_out: left }) {
     if (report.rollback === null)
         return report;
-    const healthy = problems.length > 0 ? false : left > 0 ? null : true;
+    const healthy = found === true && left > 0 ? null : found;
     return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
 }
 function digestOf({ installed }) {
@@ -34562,8 +34787,8 @@ function versionOfProject({ order, deployment }, rows) {
  */
 function buildRow(context, part) {
     const { order, transaction } = context;
-    const { installed, removed, version } = part.previous;
-    const replaced = findReplaced(context, part, { installed, version });
+    const { installed, removed } = part.previous;
+    const replaced = findReplaced(context, part, installed);
     const before = installed ?? removed;
     const recorded = before === undefined ? [] : handOver(before, order.origin);
     const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced));
@@ -34598,7 +34823,7 @@ function isInstalledAlready({ order }, { intact, artifactSha256, source, returni
  */
 function buildRemovedRow(context, part) {
     const { id, installed } = part;
-    const replaced = findReplaced(context, part, { installed, version: installed.version });
+    const replaced = findReplaced(context, part, installed);
     const recorded = installed.snapshots;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
     const { contract, kind, slug } = installed;
@@ -34628,15 +34853,19 @@ function newVersion({ deployment, order, results }, part) {
     };
 }
 /** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
-function findReplaced({ results, order, deployment }, part, { installed, version }) {
-    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
+function findReplaced({ results, order, deployment }, part, installed) {
+    const { snapshot: name, version: found = null, modified } = results.get(placeName(part)) ?? {};
     if (name === undefined)
         return undefined;
+    // An operator names a modified tree of no known version by the version that it was installed as.
+    const version = found ?? installed?.version ?? null;
+    // No artifact of the recorded version vouches for another version that somebody put in its place.
+    const isRecorded = installed !== undefined && version === installed.version;
     const row = {
         name,
         version,
         project_version: installed?.project_version ?? null,
-        artifact_sha256: installed?.artifact_sha256 ?? null,
+        artifact_sha256: isRecorded ? installed.artifact_sha256 : null,
         ...identityOf(modified ?? installed ?? { tree_digest: null }),
         ...(installed?.installation && { installation: installed.installation }),
         installed_at: installed?.installed_at ?? null,
@@ -35078,7 +35307,6 @@ function dry_run_conclude(deployment, name, failure) {
 
 
 
-
 function beginTransaction(changeLog) {
     const { root, journal, log } = changeLog;
     const changes = [];
@@ -35115,7 +35343,7 @@ function beginTransaction(changeLog) {
             const { part, was_running } = change;
             await journal.append({ record: 'service', part, was_running });
             services.push(change);
-            await superviseService({ ...change, action }, { signal });
+            await changeService(change, action, { log, signal });
             return change;
         },
         noteHealthchecks(checks) {
@@ -35454,7 +35682,7 @@ async function performStep(context, step) {
 }
 /**
  * Skips a step for which nothing changes. A `start` or `restart` step still starts those of its services that are not
- * running.
+ * running, and restarts those that answer their health check as another version.
  */
 async function performIdle(context, step) {
     if (step.action !== 'start' && step.action !== 'restart')
@@ -35464,8 +35692,14 @@ async function performIdle(context, step) {
     for (const named of servicesOf(context.order, step.plugin)) {
         const { service } = named;
         const { known, up } = await readServiceState(service, { signal });
-        if (known && up)
+        if (known && up) {
+            if (!(await runsOther(context, named)))
+                continue;
+            log.warning(`${describeService(service)} does not run the installed version, so it is restarted.`);
+            await context.transaction.supervise(named, 'restart', signal);
+            started.push(`${shortName(service)} ran another version, and was restarted`);
             continue;
+        }
         if (known)
             log.info(`${describeService(service)} is not running, so it is started.`);
         const { was_running: wasRunning } = await context.transaction.supervise(named, 'start', signal);
@@ -35475,6 +35709,16 @@ async function performIdle(context, step) {
     if (started.length > 0)
         return { status: 'done', did: listFirst(started, perform_step_MAX_LISTED) };
     return step.action === 'start' ? 'unchanged' : 'skipped';
+}
+/** True if a service answers as another version of one of the parts that it runs. */
+async function runsOther({ order, deployment }, { part: id }) {
+    const { signal } = deployment.tools;
+    for (const part of order.parts.filter(part => id === null || part.id === id)) {
+        const check = order.hostConfig?.plugins.get(part.id)?.healthcheck;
+        if (check && (await isOtherVersion(check, part.version, signal)))
+            return true;
+    }
+    return false;
 }
 async function provision(context, { plugin: id }) {
     const name = `provision.${id}`;
@@ -36058,6 +36302,7 @@ function reportAddress({ bases, kind, slug }) {
 
 
 
+
 /** The part of the marketplace contract that all its flows share. A check, too, changes and reports nothing. */
 const MARKETPLACE = {
     named: ({ kind, slug, version }) => ({
@@ -36110,7 +36355,7 @@ const CHECK_TRANSITIONS = {
  */
 async function noteInstalledVersion({ layout, request, record }) {
     const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
-    await record.update({ previous_version: installed?.version ?? null });
+    await record.update({ previous_version: installed ? versionInPlace(layout, installed) : null });
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/default-plan.js
@@ -40534,7 +40779,10 @@ function describeFailure(report) {
     const subject = nameSubject(report);
     const verb = error && VERBS[error.code];
     if (actingSteps(report).length > 0)
-        return { mark: '\u274c', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` };
+        return {
+            mark: '\u274c',
+            sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed${neverStopped(report)}`,
+        };
     if (error?.code === 'unhealthy')
         return { mark: '\u274c', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` };
     const otherwise = error === null ? 'was not installed' : 'was refused';
@@ -40564,14 +40812,20 @@ const VERBS = {
     step_failed: 'failed',
     step_timed_out: 'failed',
 };
-function restoredNow({ previous_version: before, rollback, unrecorded }) {
-    if (unrecorded)
+function restoredNow({ previous_version: before, running_version: now, rollback, unrecorded }) {
+    if (unrecorded || (before !== null && now === null))
         return 'the files that were there before are back';
     if (before === null)
         return 'nothing is installed, as before';
     if (rollback?.healthy === false)
         return `${before} is installed again, but not healthy`;
+    if (rollback?.stopped === false)
+        return `${before} is installed again${neverStopped({ rollback })}`;
     return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`;
+}
+/** Continues a sentence if the services that ran before the run have run all the time. */
+function neverStopped({ rollback }) {
+    return rollback?.stopped === false ? ', and its service never stopped' : '';
 }
 /** The version on the host now, if the report names it. */
 function installedNow({ running_version: version, error }) {
@@ -40658,7 +40912,7 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
     if (starters.length > 0)
         return {
             mark: '\u2705',
-            sentence: `${present}; ${listNames(starters)} started services that were not running`,
+            sentence: `${present}; ${listNames(starters)} started services that were not running this version`,
         };
     if (acted.length > 0)
         return { mark: '\u2705', sentence: `${present}; its steps were run again` };
@@ -40827,11 +41081,23 @@ function now(report) {
         return 'not known until the next run has recovered this host.';
     if (report.error?.code === 'locked')
         return 'not known; another deployment on this host is in progress or was interrupted.';
+    if (rollback === null && version !== null)
+        return `${cell(version)}${healthNow(report)}.`;
     if (rollback === null)
-        return version === null ? unexamined(report) : `${cell(version)}, as before.`;
-    const none = report.unrecorded ? 'the files that were there before are back' : 'nothing is installed, as before';
+        return unexamined(report);
+    const isModified = version === null && report.previous_version !== null;
+    const none = report.unrecorded || isModified
+        ? `the files that were there before are back${isModified ? ' (modified, of no known version)' : ''}`
+        : 'nothing is installed, as before';
     const running = version === null ? none : cell(version);
     return withProblems(`${running}${filesNow(report)}${servicesNow(report)}.`, report);
+}
+/** Says how the version is that a run has not touched. */
+function healthNow({ error, steps }) {
+    if (error?.code === 'unhealthy')
+        return ' is installed, but **not healthy**';
+    const isChecked = steps.some(({ action, status }) => action === 'healthcheck' && status === 'failed');
+    return isChecked ? ' is installed, but not known to be healthy' : ', as before';
 }
 /** A run that has left `pending` has examined what is installed: if its report names no version, none was installed. */
 function unexamined({ states, error, previous_version: before, unrecorded }) {
@@ -40849,8 +41115,8 @@ const NOT_EXAMINED = new Set([
     'unsafe_host',
     'host_not_writable',
 ]);
-function filesNow({ rollback, running_version: version }) {
-    if (rollback === null || version === null)
+function filesNow({ outcome, rollback, running_version: version }) {
+    if (rollback === null || version === null || outcome === 'failed')
         return '';
     if (!rollback.restored)
         return ', but not every file change could be undone';
@@ -40859,9 +41125,10 @@ function filesNow({ rollback, running_version: version }) {
     return rollback.verified === false ? ', but not all files are as before' : ', its files restored';
 }
 function servicesNow({ rollback }) {
-    if (rollback === null || rollback.healthy === null)
-        return '';
-    return rollback.healthy ? ', healthy according to the checks of this plan' : ', **not healthy**';
+    if (rollback === null || rollback.healthy === false)
+        return rollback === null ? '' : ', **not healthy**';
+    const checked = rollback.healthy ? ', healthy according to the checks of this plan' : '';
+    return `${checked}${neverStopped({ rollback })}`;
 }
 /** Adds the problems of a rollback, except for an unhealthy version, whose problems the alarm already names. */
 function withProblems(sentence, report) {
@@ -42395,6 +42662,7 @@ const PROJECT_TRANSITIONS = {
 
 
 
+
 /** Returns what a rollback knows of itself. `sender` returns undefined if no hub gets a report of the rollback. */
 function subjectOf(sender) {
     return {
@@ -42435,7 +42703,8 @@ const ROLLBACK_TRANSITIONS = {
 async function noteReplacedVersion(rollback) {
     const { subject } = rollback.request;
     const rows = readInstalledRows(rollback, subject);
-    const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null);
+    const [row] = rows;
+    const version = subject.contract === 'project' ? newestProjectVersion(rows) : row ? versionInPlace(rollback.layout, row) : null;
     const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
     await rollback.record.update({ slug, previous_version: version, rollback_of: version });
     return rows;

@@ -1,7 +1,7 @@
 import type { Kind } from '../core/identifiers.ts'
 import type { Transitions } from '../core/state-machine.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
-import { type Layout, placeOf } from '../install/host/layout.ts'
+import { placeOf } from '../install/host/layout.ts'
 import { versionInPlace } from '../install/host/previous-install.ts'
 import { findInstalled, readInstalled } from '../install/host/record.ts'
 import type { InstalledRow } from '../install/host/rows.ts'

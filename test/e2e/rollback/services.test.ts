@@ -90,7 +90,7 @@ describe('a rollback of a service', () => {
     assert.equal(stage.standIns.running(), '2.0.0')
     assert.deepEqual(listHost(stage.root), before)
     const { rollback } = readLocalReport(result)
-    assert.deepEqual(rollback, { restored: true, problems: [], verified: true, healthy: true })
+    assert.deepEqual(rollback, { restored: true, problems: [], verified: true, healthy: true, stopped: true })
     assert.match(result.summary, /greeter 1\.0\.0 was rolled back on host-1; 2\.0\.0 is running again/)
   })
 
