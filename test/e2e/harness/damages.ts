@@ -87,14 +87,17 @@ export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
   'now a symlink to its copy': target => symlinkSync(moveOut(target), target.path),
   "with somebody else's folder in it": ({ path }) => {
     mkdirSync(join(path, OF_SOMEBODY))
-    writeFileSync(join(path, OF_SOMEBODY, 'precious'), 'precious of the operator')
+    // Whatever is in the trash is removed.
+    const text = basename(path) === 'trash' ? 'rubbish' : 'precious of the operator'
+    writeFileSync(join(path, OF_SOMEBODY, 'precious'), text)
   },
 }
 
 /** Puts back a folder that the damage moved out, or moves out somebody else's folder. */
 export function repairFolder({ path, outside }: Target): void {
   const kept = movedOut({ path, outside })
-  if (!existsSync(kept)) return void renameSync(join(path, OF_SOMEBODY), join(outside, OF_SOMEBODY))
+  const foreign = join(path, OF_SOMEBODY)
+  if (!existsSync(kept)) return void (existsSync(foreign) && renameSync(foreign, join(outside, OF_SOMEBODY)))
   renameSync(path, join(outside, 'repaired'))
   renameSync(kept, path)
 }
