@@ -39983,6 +39983,7 @@ const DECLARED_INPUTS = {
         'sources-hub-url',
         'sources-services-url',
         'sources-api-key',
+        'sources-api-keys',
         'sources-signing-secret',
         'sources-git-tokens',
         'max-artifact-bytes',

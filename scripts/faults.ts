@@ -14,9 +14,9 @@ import { runProgram } from './program.ts'
 
 await runProgram({
   name: 'npm run faults',
-  purpose: `Makes each file call, and each start of a child, of each rollback fail, once and for ever, with each of these errors:
-${ERRORS.join(', ')}. Without options, this takes hours. Exits with 1 if a host is not as promised.
-Runs dist/: build it first.`,
+  purpose: `Makes each file call and each start of a child in each rollback fail, once and for ever, with each of these errors:
+${ERRORS.join(', ')}.
+Without options, this takes hours. Runs dist/, so build it first. Exits with 1 if a host is not as promised.`,
   options: {
     seed: {
       type: 'string',
@@ -24,17 +24,17 @@ Runs dist/: build it first.`,
       help: 'tries each call with one error, once or for ever, as this number decides',
     },
     scene: { type: 'string', value: 'NAME', help: `tries only this rollback: ${SCENES.slice(0, 2).join(', ')}, ...` },
-    call: { type: 'string', value: 'N', help: 'tries only this call' },
+    nth: { type: 'string', value: 'N', help: 'tries only this call' },
     error: { type: 'string', value: 'CODE', help: 'tries only this error' },
     'for-ever': { type: 'boolean', help: 'tries only calls that fail for ever' },
     once: { type: 'boolean', help: 'tries only calls that fail once' },
     jobs: { type: 'string', value: 'N', help: 'the number of runs at the same time (default: 2 for each processor)' },
   },
-  async run({ seed, scene, call, error, 'for-ever': isForEver, once: isOnce, jobs }) {
+  async run({ seed, scene, nth, error, 'for-ever': isForEver, once: isOnce, jobs }) {
     const scenes = scene === undefined ? SCENES : SCENES.filter(name => name === scene)
     if (scenes.length === 0) throw new UsageError(`--scene must be one of: ${SCENES.join(', ')}`)
     const isWanted = (fault: Fault): boolean =>
-      (call === undefined || fault.nth === Number(call)) &&
+      (nth === undefined || fault.nth === Number(nth)) &&
       (error === undefined || fault.error === error) &&
       (fault.isForEver ? !isOnce : !isForEver)
     let failures = 0
@@ -74,6 +74,6 @@ async function trySome(name: SceneName, { seed, isWanted, jobs }: Choice): Promi
 function print(scene: SceneName, { fault, call, problem }: Trial): void {
   if (problem === undefined) return
   const { nth, error, isForEver } = fault
-  const repeat = `npm run faults -- --scene '${scene}' --call ${nth} --error ${error} --${isForEver ? 'for-ever' : 'once'}`
+  const repeat = `npm run faults -- --scene '${scene}' --nth ${nth} --error ${error} --${isForEver ? 'for-ever' : 'once'}`
   process.stdout.write(`FAILED ${call}: ${problem}\nRepeat with: ${repeat}\n\n`)
 }

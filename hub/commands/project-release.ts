@@ -29,8 +29,8 @@ const SEAL_USAGE = `  --source DIR           the folder with plugins/, extension
 
   --project-id P         the project's id (default: project_id in the plan)
   --project-name N       the display name (default: the id)
-  --plugins-dirname D    the folder of the plugins in the source (default: plugins.directory of integration.yaml, or plugins)
-  --sources FILE         the sources of parts from elsewhere, in JSON: {"pay": {"source": {"marketplace_slug": "payments"}}};
+  --plugins-dirname D    the folder of the plugins in the source (default: that of integration.yaml, or plugins)
+  --sources FILE         sources of parts from elsewhere, in JSON: {"pay": {"source": {"marketplace_slug": "pay"}}};
                          steps, plugin.yaml, service.yaml and extension.yaml may also have a source
   --built-at TIME        ISO 8601 date, or date and time with Z or an offset (default: SOURCE_DATE_EPOCH or now)`
 

@@ -62,6 +62,7 @@ export const DECLARED_INPUTS = {
     'sources-hub-url',
     'sources-services-url',
     'sources-api-key',
+    'sources-api-keys',
     'sources-signing-secret',
     'sources-git-tokens',
     'max-artifact-bytes',
