@@ -24668,6 +24668,13 @@ function versionInPlace(layout, row, isModified = false) {
     return version !== null && isSameVersion(own, version) ? version : own;
 }
 /**
+ * Like `versionInPlace`, before a run has taken the host. While a dead run waits for its recovery, the recorded version
+ * counts: the recovery restores it, or records another.
+ */
+function versionAtStart(layout, row) {
+    return pathExistsSync(layout.journal) ? row.version : versionInPlace(layout, row);
+}
+/**
  * Returns the row of an installed part with its present directory. If the recorded directory does not contain a plugin
  * but `directory` does, the operator has moved the plugin there.
  */
@@ -36355,7 +36362,7 @@ const CHECK_TRANSITIONS = {
  */
 async function noteInstalledVersion({ layout, request, record }) {
     const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
-    await record.update({ previous_version: installed ? versionInPlace(layout, installed) : null });
+    await record.update({ previous_version: installed ? versionAtStart(layout, installed) : null });
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/default-plan.js
@@ -42705,7 +42712,7 @@ async function noteReplacedVersion(rollback) {
     const { subject } = rollback.request;
     const rows = readInstalledRows(rollback, subject);
     const [row] = rows;
-    const version = subject.contract === 'project' ? newestProjectVersion(rows) : row ? versionInPlace(rollback.layout, row) : null;
+    const version = subject.contract === 'project' ? newestProjectVersion(rows) : row ? versionAtStart(rollback.layout, row) : null;
     const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
     await rollback.record.update({ slug, previous_version: version, rollback_of: version });
     return rows;

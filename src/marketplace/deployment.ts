@@ -3,7 +3,7 @@ import type { Kind } from '../core/identifiers.ts'
 import type { Transitions } from '../core/state-machine.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
 import { type Shelf, shelfOf } from '../install/host/layout.ts'
-import { versionInPlace } from '../install/host/previous-install.ts'
+import { versionAtStart } from '../install/host/previous-install.ts'
 import { readInstalled } from '../install/host/record.ts'
 import type { Contract, Links, Started, Subject } from '../install/run/contract.ts'
 import { PLAN_TRANSITIONS, type PlanState } from '../install/run/deployment.ts'
@@ -102,5 +102,5 @@ export async function noteInstalledVersion({ layout, request, record }: Artifact
   const installed = readInstalled(layout).find(
     ({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug,
   )
-  await record.update({ previous_version: installed ? versionInPlace(layout, installed) : null })
+  await record.update({ previous_version: installed ? versionAtStart(layout, installed) : null })
 }

@@ -2,7 +2,7 @@ import type { Kind } from '../core/identifiers.ts'
 import type { Transitions } from '../core/state-machine.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
 import { placeOf } from '../install/host/layout.ts'
-import { versionInPlace } from '../install/host/previous-install.ts'
+import { versionAtStart } from '../install/host/previous-install.ts'
 import { findInstalled, readInstalled } from '../install/host/record.ts'
 import type { InstalledRow } from '../install/host/rows.ts'
 import type { DeploymentFacts } from '../install/journal/facts.ts'
@@ -77,7 +77,7 @@ export async function noteReplacedVersion(rollback: RunningRollback): Promise<re
   const rows = readInstalledRows(rollback, subject)
   const [row] = rows
   const version =
-    subject.contract === 'project' ? newestProjectVersion(rows) : row ? versionInPlace(rollback.layout, row) : null
+    subject.contract === 'project' ? newestProjectVersion(rows) : row ? versionAtStart(rollback.layout, row) : null
   const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null
   await rollback.record.update({ slug, previous_version: version, rollback_of: version })
   return rows

@@ -63,6 +63,14 @@ export function versionInPlace(layout: Layout, row: InstalledRow, isModified = f
 }
 
 /**
+ * Like `versionInPlace`, before a run has taken the host. While a dead run waits for its recovery, the recorded version
+ * counts: the recovery restores it, or records another.
+ */
+export function versionAtStart(layout: Layout, row: InstalledRow): string | null {
+  return pathExistsSync(layout.journal) ? row.version : versionInPlace(layout, row)
+}
+
+/**
  * Returns the row of an installed part with its present directory. If the recorded directory does not contain a plugin
  * but `directory` does, the operator has moved the plugin there.
  */
