@@ -56,11 +56,14 @@ export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ra
   return folder
 }
 
-/** Mounts a tmpfs over a path in a host until the test ends. The tmpfs hides the content of the path. */
+/**
+ * Mounts a tmpfs over a path in a host until the test ends. The tmpfs hides the content of the path. It may end
+ * earlier, with a mount that contains it.
+ */
 export function mountOver(t: TestContext, path: string, options: string): void {
   mkdirSync(path, { recursive: true })
   run('mount', '-t', 'tmpfs', '-o', `mode=755,${options}`, 'tmpfs', path)
-  t.after(() => run('umount', '-l', path))
+  t.after(() => spawnSync('umount', ['-l', path]))
 }
 
 export function run(program: string, ...args: string[]): void {

@@ -183,7 +183,7 @@ describe('a deployment of a project', () => {
     await publish('1.0.0')
     await succeeds()
     await publish('2.0.0')
-    standIns.before('systemctl', 'restart', '[ "$service" != shop-cart.service ] || exit 1')
+    standIns.before('systemctl', 'restart', '[ "$service" != shop-cart.service ] || { begin; exit 1; }')
     assert.equal((await run()).outputs['outcome'], 'rolled_back')
     standIns.before('systemctl', 'restart', ':')
     const { calls, outputs } = await watched({ version: '1.0.0' })

@@ -115,8 +115,8 @@ describe('a part that a new version of a project no longer includes', () => {
     rmSync(at('extensions/mailer'), { recursive: true })
     writeFiles(stage.root, { 'extensions/mailer/mine.txt': 'made by hand' })
     await update('2.0.0', { included: WITHOUT_MAILER, snapshot: false })
-    assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0']]])
-    assert.equal(readFileSync(at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/mine.txt'), 'utf8'), 'made by hand')
+    assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-unknown']]])
+    assert.equal(readFileSync(at('.hub-deploy/snapshots/extensions/mailer/1-unknown/mine.txt'), 'utf8'), 'made by hand')
   })
 
   it('is not moved when the files of the host in it could not be restored later', async () => {

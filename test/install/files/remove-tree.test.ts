@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { errnoOf } from '../../../src/core/errors.ts'
 import { emptyDirectory, removeTree } from '../../../src/install/files/remove-tree.ts'
-import { mountOver, whyNoMounting } from '../../e2e/harness/mounts.ts'
+import { mountMemory, mountOver, whyNoMounting } from '../../e2e/harness/mounts.ts'
 import { byExtent, whyRightsAreLeftToCi } from '../../extent.ts'
 import { temporaryDirectory } from '../../folders.ts'
 import { makeSwappable, startSwapper, whyNoSwapper } from './folder-swapper.ts'
@@ -111,7 +111,7 @@ describe('emptyDirectory', () => {
   })
 
   it('neither enters a mount point nor is one', { skip: whyNoMounting() }, async t => {
-    const top = temporaryDirectory(t)
+    const top = join(mountMemory(t, 'size=1m'), 'top')
     for (const name of ['before', 'mounted', 'then']) mkdirSync(join(top, 'tree', name), { recursive: true })
     mountOver(t, join(top, 'tree/mounted'), 'size=1m')
     writeFileSync(join(top, 'tree/mounted/file'), '')
