@@ -28,6 +28,8 @@ const EXECUTED = [
 const NOT_EXECUTED: Readonly<Record<string, string>> = {
   'npm ci && npm run demo': 'it replaces the modules that this test runs with; test/scripts/demo.test.ts runs the demo',
   'npm ci && npm test': 'it runs this test; .ci/run takes this line from README.md',
+  'npm run init -- --slug greeter --hub-url https://hub.example.com --host app-1=/srv/app --out ../operations':
+    'it writes outside this checkout; test/scripts/init.test.ts runs it',
   'sudo useradd --create-home runner': 'it adds a user to this machine',
   'npm run hub -- --host 0.0.0.0 --port 8443 --tls-cert cert.pem --tls-key key.pem':
     'it serves the whole network; test/hub/http/tls.test.ts starts a hub with a certificate',
