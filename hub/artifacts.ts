@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ReadableStream } from 'node:stream/web'
-import { HubError } from './errors.ts'
+import type { Context } from 'hono'
+import { errorBody, HubError } from './errors.ts'
 import type { Store } from './store.ts'
 
 /** Limits how much work runs at once. Waiting work starts in the order in which it arrived. */
@@ -60,11 +61,59 @@ export async function keepArtifact(store: Store, sha256: string, bytes: Uint8Arr
   }
 }
 
+/** The first byte of a part of a file, and the byte after the last one. */
+interface Range {
+  readonly start: number
+  readonly end: number
+}
+
 /**
- * Returns the stored bytes as a stream, which the caller must read or cancel. Throws HubError 500 if the file is
- * missing, cannot be opened, or has a different size.
+ * Answers a GET with the stored bytes, or with the one range that the request asks for, and a HEAD with the headers of
+ * all bytes. The ETag is strong. If the request has an If-Range, the range counts only for exactly this ETag. Answers
+ * 416 if the range begins after the last byte. Throws as streamArtifact does.
  */
-export async function streamArtifact(store: Store, { sha256, size }: ArtifactFile): Promise<ReadableStream> {
+export async function answerArtifact(
+  c: Context,
+  store: Store,
+  file: ArtifactFile,
+  headers: Record<string, string>,
+): Promise<Response> {
+  const etag = `"${file.sha256}"`
+  const range = c.req.method === 'HEAD' ? undefined : parseRange(c, etag, file.size)
+  if (range !== undefined && range.start >= range.end) {
+    const message = `The range begins after the last of the ${file.size} bytes.`
+    return c.json(errorBody(message), 416, { 'Content-Range': `bytes */${file.size}` })
+  }
+  const { start, end } = range ?? { start: 0, end: file.size }
+  const bytes = await streamArtifact(store, file, { start, end })
+  const own = { ...headers, 'Accept-Ranges': 'bytes', 'Content-Length': String(end - start), ETag: etag }
+  if (range !== undefined) {
+    const partial = { ...own, 'Content-Range': `bytes ${start}-${end - 1}/${file.size}` }
+    return c.body(bytes as globalThis.ReadableStream, 206, partial)
+  }
+  if (c.req.method !== 'HEAD') return c.body(bytes as globalThis.ReadableStream, 200, own)
+  await bytes.cancel()
+  return c.body(null, 200, own)
+}
+
+/** Returns undefined for several ranges and for a malformed one, which are ignored (RFC 9110, section 14.2). */
+function parseRange(c: Context, etag: string, size: number): Range | undefined {
+  const [, first = '', last = ''] = /^bytes=(\d*)-(\d*)$/i.exec(c.req.header('range') ?? '') ?? []
+  if ((first === '' && last === '') || (c.req.header('if-range') ?? etag) !== etag) return undefined
+  if (first === '') return { start: Math.max(0, size - Number(last)), end: size }
+  if (last !== '' && Number(last) < Number(first)) return undefined
+  return { start: Number(first), end: last === '' ? size : Math.min(Number(last) + 1, size) }
+}
+
+/**
+ * Returns the stored bytes, or a range of them, as a stream, which the caller must read or cancel. Throws HubError 500
+ * if the file is missing, cannot be opened, or has a different size.
+ */
+export async function streamArtifact(
+  store: Store,
+  { sha256, size }: ArtifactFile,
+  range: Range = { start: 0, end: size },
+): Promise<ReadableStream> {
   const path = artifactPath(store, sha256)
   const file = await open(path).catch(error => {
     const problem =
@@ -72,7 +121,7 @@ export async function streamArtifact(store: Store, { sha256, size }: ArtifactFil
     throw unavailable(path, `${problem}${REPAIR}`)
   })
   const found = await file.stat()
-  if (found.size === size) return streamFile(file, size)
+  if (found.size === size) return streamFile(file, range)
   await file.close()
   throw unavailable(path, `has ${found.size} bytes, not ${size}: ${REPAIR}`)
 }
@@ -87,17 +136,17 @@ export function artifactPath(store: Store, sha256: string): string {
 }
 
 /** Avoids Node.js' own conversion of a file into a stream, which copies all bytes once more. */
-function streamFile(file: FileHandle, size: number): ReadableStream {
-  let position = 0
+function streamFile(file: FileHandle, { start, end }: Range): ReadableStream {
+  let position = start
   return new ReadableStream({
     async pull(controller) {
-      const chunk = Buffer.allocUnsafeSlow(Math.min(READ_CHUNK_BYTES, size - position))
+      const chunk = Buffer.allocUnsafeSlow(Math.min(READ_CHUNK_BYTES, end - position))
       const { bytesRead } = await reads.run(() => readOrClose(file, chunk, position))
       position += bytesRead
       controller.enqueue(chunk.subarray(0, bytesRead))
-      if (bytesRead > 0 && position < size) return
+      if (bytesRead > 0 && position < end) return
       await file.close()
-      if (position === size) controller.close()
+      if (position === end) controller.close()
       else controller.error(new Error('The file became shorter while it was sent.'))
     },
     cancel: () => file.close(),

@@ -1,7 +1,7 @@
 import { type Context, Hono } from 'hono'
 import { z } from 'zod'
 import { createKey, keyRequestSchema, maySee, requireAdmin, requireBinding, requireKey } from '../access.ts'
-import { streamArtifact } from '../artifacts.ts'
+import { answerArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
 import { readJsonBody } from '../http/bodies.ts'
 import { type Kind, kindSchema, parseInput, slugSchema } from '../names.ts'
@@ -45,7 +45,7 @@ export function catalogueRoutes(store: Store, segment: Segment): Hono {
   const listing = (c: Context) => ({ kind: KIND_OF_SEGMENT[segment], slug: c.req.param('slug') ?? '' })
   app.get(`/${segment}`, c => answerBrowse(c, store, KIND_OF_SEGMENT[segment]))
   app.get(`/${segment}/:slug`, c => answerDetail(c, store, listing(c)))
-  app.get(`/${segment}/:slug/install`, c => answerArtifact(c, store, listing(c)))
+  app.get(`/${segment}/:slug/install`, c => answerInstall(c, store, listing(c)))
   return app
 }
 
@@ -78,14 +78,10 @@ function listingEntry(listing: Listing) {
   return { kind, slug, name, latest_version: latestVersion(listing), publish_status, private: is_private, created_at }
 }
 
-async function answerArtifact(c: Context, store: Store, wanted: ListingId): Promise<Response> {
+async function answerInstall(c: Context, store: Store, wanted: ListingId): Promise<Response> {
   requireBinding(requireKey(c, store), wanted)
   const version = chooseVersion(readListing(store, wanted), c.req.query('version') || 'latest')
-  const bytes = await streamArtifact(store, version)
-  const headers = artifactHeaders(version)
-  if (c.req.method !== 'HEAD') return c.body(bytes as globalThis.ReadableStream, 200, headers)
-  await bytes.cancel()
-  return c.body(null, 200, headers)
+  return await answerArtifact(c, store, version, artifactHeaders(version))
 }
 
 async function issueKey(c: Context, store: Store): Promise<Response> {
@@ -148,7 +144,6 @@ function versionEntry(published: PublishedVersion) {
 function artifactHeaders({ kind, slug, version, ...artifact }: PublishedVersion): Record<string, string> {
   return {
     'Content-Type': 'application/zip',
-    'Content-Length': String(artifact.size),
     'Content-Disposition': `attachment; filename="${slug}-${version}.zip"`,
     'X-Signature': artifact.signature,
     [VERSION_HEADER[kind]]: `${slug}@${version}`,

@@ -1,7 +1,7 @@
 import { type Context, Hono } from 'hono'
 import { z } from 'zod'
 import { requireAdmin } from '../access.ts'
-import { streamArtifact } from '../artifacts.ts'
+import { answerArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
 import { readJsonBody } from '../http/bodies.ts'
 import { base64Schema, projectIdSchema } from '../names.ts'
@@ -92,11 +92,7 @@ function mountOf(c: Context): string {
 
 async function answerBytes(c: Context, context: TokenContext): Promise<Response> {
   const version = useTicket(context, c.req.param('ticket') ?? '')
-  const bytes = await streamArtifact(context.store, version)
-  const headers = { 'Content-Type': 'application/octet-stream', 'Content-Length': String(version.size) }
-  if (c.req.method !== 'HEAD') return c.body(bytes as globalThis.ReadableStream, 200, headers)
-  await bytes.cancel()
-  return c.body(null, 200, headers)
+  return await answerArtifact(c, context.store, version, { 'Content-Type': 'application/octet-stream' })
 }
 
 async function answerDek(c: Context, context: TokenContext): Promise<Response> {
