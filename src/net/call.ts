@@ -22,6 +22,10 @@ interface Call<T> {
   timeoutMs: number
   /** The input that sets `timeoutMs`, if one does. */
   timeoutInput?: string
+  /** More headers for the next attempt, for every hop. */
+  attemptHeaders?: () => Headers
+  /** See `RetryContext`. */
+  kept?: () => number
   /** Reads the body of each attempt's final answer, so that an attempt fails if the body breaks off. */
   receive: (exchange: Exchange) => Promise<T>
 }
@@ -40,7 +44,10 @@ export interface AnswerHead {
   server?: string
 }
 
-/** Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. */
+/**
+ * Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. Each attempt begins at the
+ * call's own URL.
+ */
 export async function makeCall<T extends AnswerHead>(
   call: Call<T>,
   settings: WireSettings,
@@ -48,8 +55,11 @@ export async function makeCall<T extends AnswerHead>(
   const start = readFirstHop(call, settings)
   const limit = { origin: start.url.origin, ms: call.timeoutMs, input: call.timeoutInput }
   return await withDeadline(limit, settings, async deadline => {
-    const attempt = () => attemptCall(call, start, { ...settings, signal: deadline.signal })
-    return await withRetries(attempt, { ...settings, policy: call.retry, deadline })
+    const attempt = () => {
+      const hop = { ...start, headers: { ...start.headers, ...call.attemptHeaders?.() } }
+      return attemptCall(call, hop, { ...settings, signal: deadline.signal })
+    }
+    return await withRetries(attempt, { ...settings, policy: call.retry, kept: call.kept, deadline })
   })
 }
 

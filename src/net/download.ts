@@ -1,8 +1,8 @@
-import { createHash, createHmac, type Hmac } from 'node:crypto'
+import { createHash, createHmac, type Hash, type Hmac } from 'node:crypto'
 import { ftruncateSync, writeSync } from 'node:fs'
 import { ArchiveError, ConfigError, DeploymentError, errnoOf } from '../core/errors.ts'
 import { type AnswerHead, headOf, makeCall } from './call.ts'
-import { type Exchange, type Headers, unusableAnswer } from './exchange.ts'
+import { type Exchange, type Headers, TransientError, unusableAnswer } from './exchange.ts'
 import { encodedBody, isEncoded, readAnswerText } from './json.ts'
 import type { WireSettings } from './settings.ts'
 
@@ -13,7 +13,9 @@ export interface DownloadRequest {
   /** Sent only to the URL's own origin: dropped as soon as a redirect leaves its scheme, host or port. */
   credentials?: Headers
   headers?: Headers
-  /** Names of headers that the URL's own origin may send with a redirect; that origin's header goes first. */
+  /**
+   * Names of headers about the file that the URL's own origin may send with a redirect; that origin's header goes first.
+   */
   originHeaders?: readonly string[]
   /** Open for writing. Emptied before each body that is saved, and written from position 0. Never closed here. */
   fd: number
@@ -51,7 +53,8 @@ export interface RefusedDownload extends AnswerHead {
 }
 
 /**
- * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`,
+ * Streams the URL's body to the descriptor in constant memory. If the body breaks off, the next attempt asks for the
+ * rest (RFC 9110, sections 13.1.5 and 14), and starts over if the answer may be the rest of another file. Throws ConfigError `insecure_url` or `invalid_input`,
  * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and ArtifactError `network`,
  * `timeout` or `bad_response`. The error is also `network` for a body that keeps breaking off; it is `bad_response` for
  * bad redirects, an answer that is not HTTP, an encoded body, and a 2xx other than 200. Throws the reason of the
@@ -59,6 +62,7 @@ export interface RefusedDownload extends AnswerHead {
  */
 export async function download(request: DownloadRequest, settings: WireSettings): Promise<DownloadAnswer> {
   if (request.hmacSecret === '') throw new ConfigError('invalid_input', 'The signing secret is empty: set it.')
+  const receiver = new FileReceiver(request)
   const call = {
     method: 'GET' as const,
     url: request.url,
@@ -71,7 +75,9 @@ export async function download(request: DownloadRequest, settings: WireSettings)
     originHeaders: request.originHeaders ?? [],
     timeoutMs: request.timeoutMs,
     timeoutInput: 'timeout-minutes',
-    receive: (exchange: Exchange) => receiveFile(exchange, request),
+    attemptHeaders: () => receiver.headersForRest(),
+    kept: () => receiver.kept,
+    receive: (exchange: Exchange) => receiver.receive(exchange),
   }
   return await makeCall(call, settings)
 }
@@ -90,16 +96,89 @@ export function writeChunkSync(fd: number, chunk: Buffer, position: number): voi
 
 type Unnumbered<T> = T extends unknown ? Omit<T, 'attempts'> : never
 
-async function receiveFile(exchange: Exchange, request: DownloadRequest): Promise<Unnumbered<DownloadAnswer>> {
-  const head = headOf(exchange)
-  if (head.status < 200 || head.status > 299) {
-    const { body, text } = await readAnswerText(exchange)
-    return { ...head, ok: false, body, text }
+/** The bytes of a file so far: those of an answer with HTTP 200, and of the ranges that continued them. */
+interface PartialFile {
+  /** Of the HTTP 200. */
+  readonly head: AnswerHead
+  readonly total: number | undefined
+  readonly sha256: Hash
+  readonly hmac: Hmac | undefined
+  size: number
+}
+
+/** Receives a file in one or more attempts. */
+class FileReceiver {
+  readonly #request: DownloadRequest
+  /** What the next attempt may continue: undefined without a strong ETag or a known size. */
+  #partial: PartialFile | undefined
+
+  constructor(request: DownloadRequest) {
+    this.#request = request
   }
-  refuseUnusable(exchange)
-  refuseTooLarge(exchange, request, declaredSize(exchange) ?? 0)
-  emptyFile(request.fd)
-  return { ...head, ok: true, status: 200, ...(await saveBody(exchange, request)) }
+
+  get kept(): number {
+    return this.#partial?.size ?? 0
+  }
+
+  headersForRest(): Headers {
+    if (this.#partial === undefined) return {}
+    const { size, head } = this.#partial
+    return { range: `bytes=${size}-`, 'if-range': head.headers['etag'] ?? '' }
+  }
+
+  async receive(exchange: Exchange): Promise<Unnumbered<DownloadAnswer>> {
+    const { status } = exchange
+    const fault = this.#partial && faultOfRest(exchange, this.#partial, this.#request)
+    if (fault !== undefined) throw this.#startOver(exchange, fault)
+    if (status < 200 || status > 299) {
+      const { body, text } = await readAnswerText(exchange)
+      return { ...headOf(exchange), ok: false, body, text }
+    }
+    const file = status === 206 && this.#partial !== undefined ? this.#partial : this.#begin(exchange)
+    await saveBody(exchange, file, this.#request)
+    if (file.size !== (file.total ?? file.size)) throw this.#startOver(exchange, 'a body of another size')
+    return { ...file.head, ok: true, status: 200, size: file.size, ...digestsOf(file) }
+  }
+
+  #begin(exchange: Exchange): PartialFile {
+    this.#partial = undefined
+    const { hmacSecret, fd } = this.#request
+    const total = declaredSize(exchange)
+    refuseUnusable(exchange)
+    refuseTooLarge(exchange, this.#request, total ?? 0)
+    emptyFile(fd)
+    const hmac = hmacSecret === undefined ? undefined : createHmac('sha256', hmacSecret)
+    const file = { head: headOf(exchange), total, sha256: createHash('sha256'), hmac, size: 0 }
+    if (total !== undefined && STRONG_ETAG.test(exchange.headers['etag'] ?? '')) this.#partial = file
+    return file
+  }
+
+  #startOver(exchange: Exchange, found: string): TransientError {
+    this.#partial = undefined
+    const { code, message } = unusableAnswer(exchange, 'the rest of the file', found)
+    return new TransientError(code, message, { sent: true })
+  }
+}
+
+const STRONG_ETAG = /^"[!\x23-\x7e]*"$/
+
+/**
+ * Describes an answer to a request for the rest of the file after which the download must start over; undefined for
+ * the rest, the whole file, and any other refusal. A redirect's target may have expired.
+ */
+function faultOfRest(
+  exchange: Exchange,
+  { head, size, total }: PartialFile,
+  { url, originHeaders = [] }: DownloadRequest,
+): string | undefined {
+  const { status, headers } = exchange
+  const isRedirected = exchange.url.href !== new URL(url).href
+  if ([412, 416].includes(status) || (isRedirected && [403, 404, 410].includes(status))) return `HTTP ${status}`
+  if (status !== 206) return undefined
+  if (isEncoded(exchange)) return encodedBody(exchange)
+  const isNext = headers['content-range'] === `bytes ${size}-${Number(total) - 1}/${total}`
+  const isSame = originHeaders.every(name => headers[name] === undefined || headers[name] === head.headers[name])
+  return isNext && isSame && headers['etag'] === head.headers['etag'] ? undefined : 'another range or file (HTTP 206)'
 }
 
 function refuseUnusable(exchange: Exchange): void {
@@ -112,33 +191,20 @@ function declaredSize(exchange: Exchange): number | undefined {
   return declared === undefined ? undefined : Number(declared)
 }
 
-async function saveBody(exchange: Exchange, request: DownloadRequest) {
-  const sha256 = createHash('sha256')
-  const hmac = request.hmacSecret === undefined ? undefined : createHmac('sha256', request.hmacSecret)
-  let size = 0
-  for await (const chunk of allowedChunks(exchange, request)) {
-    sha256.update(chunk)
-    hmac?.update(chunk)
-    writeChunkSync(request.fd, chunk, size)
-    size += chunk.length
-  }
-  return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) }
-}
-
-/** Yields the body's chunks, none of them beyond `maxBytes`. */
-async function* allowedChunks(exchange: Exchange, request: DownloadRequest): AsyncGenerator<Buffer> {
-  const total = declaredSize(exchange)
-  let received = 0
+/** Appends the body to the file, but nothing beyond `maxBytes`. */
+async function saveBody(exchange: Exchange, file: PartialFile, request: DownloadRequest): Promise<void> {
   for await (const chunk of exchange.body) {
-    received += chunk.length
-    refuseTooLarge(exchange, request, received)
-    yield chunk
-    request.onProgress?.(received, total)
+    refuseTooLarge(exchange, request, file.size + chunk.length)
+    file.sha256.update(chunk)
+    file.hmac?.update(chunk)
+    writeChunkSync(request.fd, chunk, file.size)
+    file.size += chunk.length
+    request.onProgress?.(file.size, file.total)
   }
 }
 
-function hmacField(hmac: Hmac | undefined): { hmacSha256?: Buffer } {
-  return hmac === undefined ? {} : { hmacSha256: hmac.digest() }
+function digestsOf({ sha256, hmac }: PartialFile): Pick<DownloadedFile, 'sha256' | 'hmacSha256'> {
+  return { sha256: sha256.digest('hex'), ...(hmac === undefined ? {} : { hmacSha256: hmac.digest() }) }
 }
 
 function emptyFile(fd: number): void {

@@ -7,6 +7,7 @@ import {
   MAX_RETRIES,
   RETRY_AFTER_CAP_MS,
   type Sleep,
+  UNCOUNTED_BYTES,
   type WireSettings,
 } from './settings.ts'
 
@@ -19,6 +20,8 @@ export type RetryPolicy = 'transient' | 'connection-only' | 'never'
 
 interface RetryContext {
   policy: RetryPolicy
+  /** The number of bytes that the next attempt would not fetch again. Default: always 0. */
+  kept?: (() => number) | undefined
   deadline: Deadline
   sleep: Sleep
   random: () => number
@@ -41,28 +44,32 @@ export function attemptsBefore(error: unknown): number {
 }
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts. If the last
- * attempt fails, throws its failure, for which `attemptsBefore` returns that number. Between attempts, waits an
- * exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does
+ * Makes up to 1 + MAX_RETRIES attempts, not counting those after which `kept` has grown by UNCOUNTED_BYTES beyond its
+ * maximum so far. Returns the answer of the last attempt with the number of all attempts. If the last attempt fails,
+ * throws its failure, for which `attemptsBefore` returns that number. Between attempts, waits a time with full jitter
+ * that grows exponentially with the counted ones, or longer if `Retry-After` asks for more; both times are capped. Does
  * not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once the deadline's
  * signal is aborted, attempts nothing more and throws the signal's reason.
  */
 export async function withRetries<T extends RetriableAnswer>(
   attempt: () => Promise<T>,
-  { policy, deadline, sleep, random, log }: RetryContext,
+  { policy, kept = () => 0, deadline, sleep, random, log }: RetryContext,
 ): Promise<T & { attempts: number }> {
   const { signal } = deadline
-  let attempts = 0
+  let [attempts, uncounted, mostKept] = [0, 0, 0]
   try {
     for (;;) {
       attempts += 1
       const outcome = await outcomeOf(attempt)
       signal.throwIfAborted()
-      const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome))
-      const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs()
+      if (kept() - mostKept >= UNCOUNTED_BYTES) uncounted += 1
+      mostKept = Math.max(mostKept, kept())
+      const counted = attempts - uncounted
+      const waitMs = Math.max(random() * maxBackoffMs(counted), requestedWaitMs(outcome))
+      const again = isWorthRetrying(outcome, policy) && counted <= MAX_RETRIES && waitMs < deadline.remainingMs()
       if (!again) return { ...answerOf(outcome), attempts }
       log(
-        `Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`,
+        `Attempt ${attempts} of ${1 + MAX_RETRIES + uncounted}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`,
       )
       await sleep(waitMs, signal)
       signal.throwIfAborted()

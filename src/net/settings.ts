@@ -85,6 +85,11 @@ const IDLE_TIMEOUT_MS = 30_000
 export const MAX_REDIRECTS = 5
 /** Attempts after the first one. */
 export const MAX_RETRIES = 3
+/**
+ * An attempt that leaves this many bytes more than any earlier one, for the next attempt to continue, is not counted as
+ * one of those.
+ */
+export const UNCOUNTED_BYTES = 1024 * 1024
 /** The n-th wait is random, at most base * 2^(n-1), and at most the cap, unless `Retry-After` asks for more. */
 export const BACKOFF_BASE_MS = 500
 export const BACKOFF_CAP_MS = 8_000
