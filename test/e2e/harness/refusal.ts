@@ -7,7 +7,15 @@ import type { ErrorCode } from '../../../src/core/errors.ts'
 import { listTree } from '../../folders.ts'
 import { acceptedReports, commandsIn, listHost, readLocalReport } from './evidence.ts'
 import { PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, SIGNING_SECRET, type Stage } from './stage.ts'
-import { type Answers, answerJson, pluginZip, serveArtifact, signatureOf, switchProtocols } from './untrusted-hub.ts'
+import {
+  type Answer,
+  type Answers,
+  answerJson,
+  pluginZip,
+  serveArtifact,
+  signatureOf,
+  switchProtocols,
+} from './untrusted-hub.ts'
 
 interface Refusal {
   code: ErrorCode
@@ -108,12 +116,24 @@ const bytes = pluginZip()
 const flipped = Buffer.from(bytes).fill((bytes[40] ?? 0) ^ 1, 40, 41)
 const signature = signatureOf(bytes)
 
+/** Breaks the connection after the head of the file, and then sends the rest of another file under the same ETag. */
+const mixFiles: Answer = (response, { headers }) => {
+  const [end, total] = [bytes.length - 1, bytes.length]
+  const rest = { etag: '"file"', 'content-range': `bytes 20-${end}/${total}`, 'content-length': total - 20 }
+  if (headers.range) response.writeHead(206, rest).end(flipped.subarray(20))
+  else
+    response
+      .writeHead(200, { etag: '"file"', 'content-length': total, 'x-signature': signature })
+      .write(bytes.subarray(0, 20), () => response.socket?.end())
+}
+
 /** Lies of a hub, each with the code and, unless it is `fetching`, the state of the refusal. */
 export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
   'promises more than it sends': [
     { artifact: response => response.writeHead(200, { 'content-length': bytes.length + 5 }).end(bytes) },
     'network',
   ],
+  'sends the rest of another file after a break': [{ artifact: mixFiles }, 'signature_mismatch', 'verifying_signature'],
   'sends an encoded body': [{ artifact: serveArtifact(bytes, { 'content-encoding': 'gzip' }) }, 'bad_response'],
   'answers 204': [{ artifact: response => response.writeHead(204).end() }, 'bad_response'],
   'switches to another protocol for the record': [{ detail: switchProtocols }, 'bad_response'],
