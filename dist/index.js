@@ -28264,6 +28264,11 @@ const IDLE_TIMEOUT_MS = 30_000;
 const MAX_REDIRECTS = 5;
 /** Attempts after the first one. */
 const MAX_RETRIES = 3;
+/**
+ * An attempt that leaves this many bytes more than any earlier one, for the next attempt to continue, is not counted as
+ * one of those.
+ */
+const UNCOUNTED_BYTES = 1024 * 1024;
 /** The n-th wait is random, at most base * 2^(n-1), and at most the cap, unless `Retry-After` asks for more. */
 const BACKOFF_BASE_MS = 500;
 const BACKOFF_CAP_MS = 8_000;
@@ -28300,25 +28305,30 @@ function attemptsBefore(error) {
     return (error instanceof Error ? attemptsByError.get(error) : undefined) ?? 1;
 }
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts. If the last
- * attempt fails, throws its failure, for which `attemptsBefore` returns that number. Between attempts, waits an
- * exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does
+ * Makes up to 1 + MAX_RETRIES attempts, not counting those after which `kept` has grown by UNCOUNTED_BYTES beyond its
+ * maximum so far. Returns the answer of the last attempt with the number of all attempts. If the last attempt fails,
+ * throws its failure, for which `attemptsBefore` returns that number. Between attempts, waits a time with full jitter
+ * that grows exponentially with the counted ones, or longer if `Retry-After` asks for more; both times are capped. Does
  * not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once the deadline's
  * signal is aborted, attempts nothing more and throws the signal's reason.
  */
-async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
+async function withRetries(attempt, { policy, kept = () => 0, deadline, sleep, random, log }) {
     const { signal } = deadline;
-    let attempts = 0;
+    let [attempts, uncounted, mostKept] = [0, 0, 0];
     try {
         for (;;) {
             attempts += 1;
             const outcome = await outcomeOf(attempt);
             signal.throwIfAborted();
-            const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome));
-            const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs();
+            if (kept() - mostKept >= UNCOUNTED_BYTES)
+                uncounted += 1;
+            mostKept = Math.max(mostKept, kept());
+            const counted = attempts - uncounted;
+            const waitMs = Math.max(random() * maxBackoffMs(counted), requestedWaitMs(outcome));
+            const again = isWorthRetrying(outcome, policy) && counted <= MAX_RETRIES && waitMs < deadline.remainingMs();
             if (!again)
                 return { ...answerOf(outcome), attempts };
-            log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
+            log(`Attempt ${attempts} of ${1 + MAX_RETRIES + uncounted}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
             await sleep(waitMs, signal);
             signal.throwIfAborted();
         }
@@ -29677,13 +29687,19 @@ const external_node_buffer_namespaceObject = require("node:buffer");
 
 
 
-/** Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. */
+/**
+ * Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. Each attempt begins at the
+ * call's own URL.
+ */
 async function makeCall(call, settings) {
     const start = readFirstHop(call, settings);
     const limit = { origin: start.url.origin, ms: call.timeoutMs, input: call.timeoutInput };
     return await withDeadline(limit, settings, async (deadline) => {
-        const attempt = () => attemptCall(call, start, { ...settings, signal: deadline.signal });
-        return await withRetries(attempt, { ...settings, policy: call.retry, deadline });
+        const attempt = () => {
+            const hop = { ...start, headers: { ...start.headers, ...call.attemptHeaders?.() } };
+            return attemptCall(call, hop, { ...settings, signal: deadline.signal });
+        };
+        return await withRetries(attempt, { ...settings, policy: call.retry, kept: call.kept, deadline });
     });
 }
 function headOf({ status, headers, url, foreign, server }) {
@@ -29910,7 +29926,8 @@ function json_parseJson(text) {
 
 
 /**
- * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`,
+ * Streams the URL's body to the descriptor in constant memory. If the body breaks off, the next attempt asks for the
+ * rest (RFC 9110, sections 13.1.5 and 14), and starts over if the answer may be the rest of another file. Throws ConfigError `insecure_url` or `invalid_input`,
  * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and ArtifactError `network`,
  * `timeout` or `bad_response`. The error is also `network` for a body that keeps breaking off; it is `bad_response` for
  * bad redirects, an answer that is not HTTP, an encoded body, and a 2xx other than 200. Throws the reason of the
@@ -29919,6 +29936,7 @@ function json_parseJson(text) {
 async function download(request, settings) {
     if (request.hmacSecret === '')
         throw new ConfigError('invalid_input', 'The signing secret is empty: set it.');
+    const receiver = new FileReceiver(request);
     const call = {
         method: 'GET',
         url: request.url,
@@ -29931,7 +29949,9 @@ async function download(request, settings) {
         originHeaders: request.originHeaders ?? [],
         timeoutMs: request.timeoutMs,
         timeoutInput: 'timeout-minutes',
-        receive: (exchange) => receiveFile(exchange, request),
+        attemptHeaders: () => receiver.headersForRest(),
+        kept: () => receiver.kept,
+        receive: (exchange) => receiver.receive(exchange),
     };
     return await makeCall(call, settings);
 }
@@ -29948,16 +29968,74 @@ function writeChunkSync(fd, chunk, position) {
         throw toWriteError(error);
     }
 }
-async function receiveFile(exchange, request) {
-    const head = headOf(exchange);
-    if (head.status < 200 || head.status > 299) {
-        const { body, text } = await readAnswerText(exchange);
-        return { ...head, ok: false, body, text };
+/** Receives a file in one or more attempts. */
+class FileReceiver {
+    #request;
+    /** What the next attempt may continue: undefined without a strong ETag or a known size. */
+    #partial;
+    constructor(request) {
+        this.#request = request;
     }
-    refuseUnusable(exchange);
-    refuseTooLarge(exchange, request, declaredSize(exchange) ?? 0);
-    emptyFile(request.fd);
-    return { ...head, ok: true, status: 200, ...(await saveBody(exchange, request)) };
+    get kept() {
+        return this.#partial?.size ?? 0;
+    }
+    headersForRest() {
+        if (this.#partial === undefined)
+            return {};
+        const { size, head } = this.#partial;
+        return { range: `bytes=${size}-`, 'if-range': head.headers['etag'] ?? '' };
+    }
+    async receive(exchange) {
+        const { status } = exchange;
+        const fault = this.#partial && faultOfRest(exchange, this.#partial, this.#request);
+        if (fault !== undefined)
+            throw this.#startOver(exchange, fault);
+        if (status < 200 || status > 299) {
+            const { body, text } = await readAnswerText(exchange);
+            return { ...headOf(exchange), ok: false, body, text };
+        }
+        const file = status === 206 && this.#partial !== undefined ? this.#partial : this.#begin(exchange);
+        await saveBody(exchange, file, this.#request);
+        if (file.size !== (file.total ?? file.size))
+            throw this.#startOver(exchange, 'a body of another size');
+        return { ...file.head, ok: true, status: 200, size: file.size, ...digestsOf(file) };
+    }
+    #begin(exchange) {
+        this.#partial = undefined;
+        const { hmacSecret, fd } = this.#request;
+        const total = declaredSize(exchange);
+        refuseUnusable(exchange);
+        refuseTooLarge(exchange, this.#request, total ?? 0);
+        emptyFile(fd);
+        const hmac = hmacSecret === undefined ? undefined : (0,external_node_crypto_namespaceObject.createHmac)('sha256', hmacSecret);
+        const file = { head: headOf(exchange), total, sha256: (0,external_node_crypto_namespaceObject.createHash)('sha256'), hmac, size: 0 };
+        if (total !== undefined && STRONG_ETAG.test(exchange.headers['etag'] ?? ''))
+            this.#partial = file;
+        return file;
+    }
+    #startOver(exchange, found) {
+        this.#partial = undefined;
+        const { code, message } = unusableAnswer(exchange, 'the rest of the file', found);
+        return new TransientError(code, message, { sent: true });
+    }
+}
+const STRONG_ETAG = /^"[!\x23-\x7e]*"$/;
+/**
+ * Describes an answer to a request for the rest of the file after which the download must start over; undefined for
+ * the rest, the whole file, and any other refusal. A redirect's target may have expired.
+ */
+function faultOfRest(exchange, { head, size, total }, { url, originHeaders = [] }) {
+    const { status, headers } = exchange;
+    const isRedirected = exchange.url.href !== new URL(url).href;
+    if ([412, 416].includes(status) || (isRedirected && [403, 404, 410].includes(status)))
+        return `HTTP ${status}`;
+    if (status !== 206)
+        return undefined;
+    if (isEncoded(exchange))
+        return encodedBody(exchange);
+    const isNext = headers['content-range'] === `bytes ${size}-${Number(total) - 1}/${total}`;
+    const isSame = originHeaders.every(name => headers[name] === undefined || headers[name] === head.headers[name]);
+    return isNext && isSame && headers['etag'] === head.headers['etag'] ? undefined : 'another range or file (HTTP 206)';
 }
 function refuseUnusable(exchange) {
     if (exchange.status !== 200)
@@ -29969,31 +30047,19 @@ function declaredSize(exchange) {
     const declared = exchange.headers['content-length'];
     return declared === undefined ? undefined : Number(declared);
 }
-async function saveBody(exchange, request) {
-    const sha256 = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-    const hmac = request.hmacSecret === undefined ? undefined : (0,external_node_crypto_namespaceObject.createHmac)('sha256', request.hmacSecret);
-    let size = 0;
-    for await (const chunk of allowedChunks(exchange, request)) {
-        sha256.update(chunk);
-        hmac?.update(chunk);
-        writeChunkSync(request.fd, chunk, size);
-        size += chunk.length;
-    }
-    return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) };
-}
-/** Yields the body's chunks, none of them beyond `maxBytes`. */
-async function* allowedChunks(exchange, request) {
-    const total = declaredSize(exchange);
-    let received = 0;
+/** Appends the body to the file, but nothing beyond `maxBytes`. */
+async function saveBody(exchange, file, request) {
     for await (const chunk of exchange.body) {
-        received += chunk.length;
-        refuseTooLarge(exchange, request, received);
-        yield chunk;
-        request.onProgress?.(received, total);
+        refuseTooLarge(exchange, request, file.size + chunk.length);
+        file.sha256.update(chunk);
+        file.hmac?.update(chunk);
+        writeChunkSync(request.fd, chunk, file.size);
+        file.size += chunk.length;
+        request.onProgress?.(file.size, file.total);
     }
 }
-function hmacField(hmac) {
-    return hmac === undefined ? {} : { hmacSha256: hmac.digest() };
+function digestsOf({ sha256, hmac }) {
+    return { sha256: sha256.digest('hex'), ...(hmac === undefined ? {} : { hmacSha256: hmac.digest() }) };
 }
 function emptyFile(fd) {
     try {
@@ -42253,9 +42319,21 @@ async function readDescriptor(session, version) {
     const downloadUrl = resolveDownloadUrl(descriptor.download_url, answer.url, session.hub);
     return { version, downloadUrl, signature, signerPublicKey: descriptor.signer_public_key };
 }
-async function downloadArtifact(session, { version, downloadUrl }, { timeoutMs, ...download }) {
-    const file = { url: downloadUrl.href, hub: session.hub.href, ...download };
-    const answer = await session.withToken(downloadUrl, { timeoutMs }, async (more) => await session.wire.download({ ...file, ...more }));
+/** The statuses with which storage refuses a URL that was valid when the download began. */
+const EXPIRED = new Set([403, 404, 410]);
+async function downloadArtifact(session, { version, downloadUrl, signature }, { timeoutMs, ...download }) {
+    const endsAt = monotonicMs() + timeoutMs;
+    const downloadFrom = async (url) => {
+        const file = { url: url.href, hub: session.hub.href, ...download };
+        const limits = { timeoutMs: Math.max(1, endsAt - monotonicMs()) };
+        return await session.withToken(url, limits, async (more) => await session.wire.download({ ...file, ...more }));
+    };
+    let answer = await downloadFrom(downloadUrl);
+    if (answer.attempts > 1 && EXPIRED.has(answer.status)) {
+        const fresh = await readDescriptor(session, version);
+        if (fresh.signature === signature)
+            answer = await downloadFrom(fresh.downloadUrl);
+    }
     if (!answer.ok)
         throw projectRefusal({ call: 'download', subject: artifactOf(session, version) }, answer);
     return { fd: download.fd, size: answer.size, sha256: answer.sha256 };

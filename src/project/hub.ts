@@ -20,7 +20,7 @@ import type { SecretKeeper } from '../install/transaction/record.ts'
 import { faultOf } from '../net/policy.ts'
 import { attemptsBefore, isTransientStatus } from '../net/retries.ts'
 import { readReasonFields, reasonText } from '../net/settings.ts'
-import type { JsonAnswer, JsonRequest, Wire } from '../net/wire.ts'
+import type { DownloadAnswer, JsonAnswer, JsonRequest, Wire } from '../net/wire.ts'
 
 /** The location, signature and signer of an artifact, as the hub gives them; none of them is verified. */
 export interface ArtifactDescriptor {
@@ -53,7 +53,10 @@ export interface ProjectClient {
    * the `download_url`.
    */
   readDescriptor(version: string): Promise<ArtifactDescriptor>
-  /** Saves the artifact. Sends the token only to the hub's own origin (contract 2.2, `download_url`). */
+  /**
+   * Saves the artifact. Sends the token only to the hub's own origin (contract 2.2, `download_url`). If the
+   * `download_url` has expired after a failed attempt, starts over once, at a new one with the same signature.
+   */
   downloadArtifact(descriptor: ArtifactDescriptor, download: ArtifactDownload): Promise<FetchedArtifact>
   /**
    * Returns the 32 bytes of the artifact's key, which the caller wipes (contract 5.2, rule 3). Also throws
@@ -121,17 +124,25 @@ async function readDescriptor(session: HubSession, version: string): Promise<Art
   return { version, downloadUrl, signature, signerPublicKey: descriptor.signer_public_key }
 }
 
+/** The statuses with which storage refuses a URL that was valid when the download began. */
+const EXPIRED: ReadonlySet<number> = new Set([403, 404, 410])
+
 async function downloadArtifact(
   session: HubSession,
-  { version, downloadUrl }: ArtifactDescriptor,
+  { version, downloadUrl, signature }: ArtifactDescriptor,
   { timeoutMs, ...download }: ArtifactDownload,
 ): Promise<FetchedArtifact> {
-  const file = { url: downloadUrl.href, hub: session.hub.href, ...download }
-  const answer = await session.withToken(
-    downloadUrl,
-    { timeoutMs },
-    async more => await session.wire.download({ ...file, ...more }),
-  )
+  const endsAt = monotonicMs() + timeoutMs
+  const downloadFrom = async (url: URL): Promise<DownloadAnswer> => {
+    const file = { url: url.href, hub: session.hub.href, ...download }
+    const limits = { timeoutMs: Math.max(1, endsAt - monotonicMs()) }
+    return await session.withToken(url, limits, async more => await session.wire.download({ ...file, ...more }))
+  }
+  let answer = await downloadFrom(downloadUrl)
+  if (answer.attempts > 1 && EXPIRED.has(answer.status)) {
+    const fresh = await readDescriptor(session, version)
+    if (fresh.signature === signature) answer = await downloadFrom(fresh.downloadUrl)
+  }
   if (!answer.ok) throw projectRefusal({ call: 'download', subject: artifactOf(session, version) }, answer)
   return { fd: download.fd, size: answer.size, sha256: answer.sha256 }
 }

@@ -174,6 +174,61 @@ describe('the token', () => {
 })
 
 describe('download_url', () => {
+  for (const status of [403, 404, 410]) {
+    it(`that answers ${status} after a failed attempt is replaced once by a fresh one`, async t => {
+      const routes = {
+        'GET /download': [
+          [503, ''],
+          [status, ''],
+        ],
+        'GET /fresh': [200, 'sealed'],
+      } satisfies Routes
+      const descriptors: Answer[] = [
+        [200, descriptorWith({})],
+        [200, descriptorWith({ download_url: '/fresh' })],
+      ]
+      const { client, calls } = await withHub(t, { ...routes, [ARTIFACT]: descriptors })
+      const { size, sha256 } = await download(t, client, await client.readDescriptor('1.0.0'))
+      assert.deepEqual([size, sha256], [6, hash('sha256', 'sealed')])
+      const tried = ['GET /download', 'GET /download', ARTIFACT, 'GET /fresh']
+      assert.deepEqual(
+        calls.slice(-4).map(({ route }) => route),
+        tried,
+      )
+    })
+  }
+
+  it('is not replaced if the first attempt is refused, or by one with another signature', async t => {
+    const other = descriptorWith({ download_url: '/fresh', signature: Buffer.alloc(64, 8).toString('base64') })
+    const refusals: [Answer[], expected: string[]][] = [
+      [[[403, '']], ['GET /download']],
+      [
+        [
+          [503, ''],
+          [403, ''],
+        ],
+        ['GET /download', 'GET /download', ARTIFACT],
+      ],
+    ]
+    for (const [answers, expected] of refusals) {
+      const { client, calls } = await withHub(t, {
+        'GET /download': answers,
+        [ARTIFACT]: [
+          [200, descriptorWith({})],
+          [200, other],
+        ],
+      })
+      const descriptor = await client.readDescriptor('1.0.0')
+      const before = calls.length
+      const refusal = await refusalOf(() => download(t, client, descriptor))
+      assert.equal(refusal.code, 'artifact_unavailable')
+      assert.deepEqual(
+        calls.slice(before).map(({ route }) => route),
+        expected,
+      )
+    }
+  })
+
   const certificate = makeCertificate()
   it('with plain http on the https hub itself is fetched over https, with the token', {
     skip: certificate === undefined && 'openssl is not installed',
