@@ -9928,6 +9928,8 @@ __nccwpck_require__.d(__webpack_exports__, {
   project: () => (/* reexport */ project),
   projectPost: () => (/* reexport */ projectPost),
   recover: () => (/* reexport */ recover),
+  remove: () => (/* reexport */ remove),
+  removePost: () => (/* reexport */ removePost),
   rollback: () => (/* reexport */ rollback),
   rollbackPost: () => (/* reexport */ rollbackPost),
   status: () => (/* reexport */ status_status),
@@ -20895,6 +20897,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
      * is known.
      */
     rollback_of: exactOptional(nullable(schemas_string())),
+    /** Only for a removal that an operator requested; absent otherwise. */
+    removed: exactOptional(literal(true)),
     /** Only for a requested rollback: the restored tree had been changed on the host, so no artifact matches it. */
     modified: exactOptional(literal(true)),
     /** The plugins that a project installs, once they are known. */
@@ -20917,8 +20921,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     started_at: timeSchema,
     run: workflowRunSchema,
 }));
-function flowOf({ contract, rollback_of: replaced }) {
-    return replaced === undefined ? contract : 'rollback';
+function flowOf({ contract, rollback_of: replaced, removed }) {
+    return replaced === undefined && !removed ? contract : 'rollback';
 }
 const stateEntrySchema = strictObject({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
 const stepEntrySchema = strictObject({
@@ -20995,8 +20999,8 @@ function listDrift(entries) {
  * Names the run that a journal or report is about, without an article: `deployment of greeter 2.0.0`, or `rollback of
  * greeter to 1.0.0`. Leaves out what is not known.
  */
-function nameRun({ slug = null, id = null, version = null, rollback_of: replaced }) {
-    const kind = replaced === undefined ? 'deployment' : 'rollback';
+function nameRun({ slug = null, id = null, version = null, rollback_of: replaced, removed, }) {
+    const kind = removed ? 'removal' : replaced === undefined ? 'deployment' : 'rollback';
     const name = slug ?? id;
     if (name === null)
         return kind;
@@ -26592,7 +26596,7 @@ const MAX_FILES = 4;
 async function appendAudit({ layout, secrets }, report) {
     const known = redactReport(report, secrets);
     const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known;
-    const { host_id, run, sources } = known;
+    const { host_id, run, sources, removed } = known;
     const line = {
         at: report.completed_at,
         deployment_id,
@@ -26609,6 +26613,7 @@ async function appendAudit({ layout, secrets }, report) {
         actor: run.actor,
         run_url: run.url,
         ...(sources === undefined ? {} : { sources }),
+        ...(removed && { removed }),
     };
     const [path, text] = [auditPath(layout), JSON.stringify(line)];
     if ((await appendLine(path, text)) === 'written')
@@ -26667,12 +26672,14 @@ const successSchema = object({
 });
 /**
  * True if this host has had an artifact, according to its retained versions or its audit log, but does not have it
- * installed now.
+ * installed now. The last version of a removed part does not count as replaced.
  */
 function wasReplaced(layout, artifact) {
     const { origin, sha256 } = artifact;
     const { installed, removed } = readHostRecord(layout);
-    if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256))
+    const last = removed.flatMap(row => snapshotsFrom(row, origin).at(-1) ?? []);
+    const present = [...installed.filter(row => isFrom(row, origin)), ...last];
+    if (present.some(row => row.artifact_sha256 === sha256))
         return false;
     const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
     if (snapshots.some(row => row.artifact_sha256 === sha256))
@@ -34386,6 +34393,7 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 
 
 
+
 /** The groups of moves, in their order. No move depends on another move in its group. */
 const GROUPS = [
     ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
@@ -34523,6 +34531,8 @@ async function planReplacement(context, prepared) {
     const leftBehind = wasThere ? undefined : part.leftBehind;
     const keeper = isThere ? old : leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
+    if (leftBehind !== undefined && kept.length > 0)
+        deployment.tools.log.notice(`The host's own files in the snapshot ${leftBehind} (${listNames(kept)}) return to ${placePath(part)}.`);
     const version = await leavingVersion(context, part, part.previous);
     const snapshot = isThere ? await nextSnapshot(deployment, part, version) : undefined;
     const into = { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placePath(part) };
@@ -34636,7 +34646,8 @@ function announceRemoved({ layout, tools, record }, removed) {
             continue;
         const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
         const path = installPath(layout, place);
-        tools.log.notice(`${path} (${version}) was removed, because this version of the project does not contain it.`);
+        const why = record.facts.removed ? '' : ', because this version of the project does not contain it';
+        tools.log.notice(`${path} (${version}) was removed${why}.`);
         const settings = settingsPath(layout, place);
         if (pathExistsSync(settings))
             tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
@@ -34647,7 +34658,7 @@ async function stopService(context, part) {
     const { log, signal } = context.deployment.tools;
     const service = hostConfig && serviceOf(hostConfig, part.id);
     if (hostConfig === undefined || service === undefined) {
-        log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it is running.`);
+        log.warning(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it is running.`);
         return;
     }
     const { up, known, missing } = await readServiceState(service, { signal });
@@ -34967,7 +34978,7 @@ function withHostFiles(deployment, part, snapshot) {
     const kept = presentPaths(path, snapshot.keep_paths.filter(keep => !isTakenOver(keep)));
     if (kept.length > 0) {
         const isRemoved = !('previous' in part);
-        const when = `you restore the snapshot${isRemoved ? ', or when the same project installs the part again' : ''}`;
+        const when = `you restore the snapshot${isRemoved ? ', or when the part is deployed again' : ''}`;
         const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): these files stay there, and return when ${when}.`;
         tools.log.notice(message);
     }
@@ -38435,7 +38446,9 @@ async function buildPart(deployment, extracted) {
         return { ...part, intact: content.identity };
     }
     bindToFiles(plan, pathTest(content.tree.files), withListed(content.staged, keepPaths));
-    const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) };
+    const leftBehind = findLeftBehind(deployment.layout, part, originOf(deployment));
+    const tree = await sign(deployment, extracted, { ...content, leftBehind });
+    const signed = { ...part, staged: content.staged, tree, leftBehind };
     const isSame = isInstalledVersion(target, version) && !previous.installed?.modified;
     return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed;
 }
@@ -38474,14 +38487,14 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
     if (wasReplaced(layout, { origin, sha256 }))
         throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin));
 }
-async function sign(deployment, { target, pluginYaml }, { staged, tree }) {
+async function sign(deployment, { target, pluginYaml }, { staged, tree, leftBehind }) {
     const { request, tools, layout } = deployment;
     noticeNoSigning(deployment);
     if (pluginYaml === undefined)
         return tree;
     const { place } = target;
     const keepPaths = keptIn(deployment, { ...place, environment: environmentOf(pluginYaml) });
-    const kept = { installed: installPath(layout, place), keepPaths, log: tools.log };
+    const kept = { installed: leftBehind ?? installPath(layout, place), keepPaths, log: tools.log };
     return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey);
 }
 function noticeNoSigning({ request, tools }) {
@@ -40087,6 +40100,19 @@ const DECLARED_INPUTS = {
         'ca-file',
         'allow-http',
     ],
+    remove: [
+        'kind',
+        'id',
+        'project-root',
+        'plugins-directory',
+        'allow-shared-root',
+        'host-config',
+        'host-id',
+        'dry-run',
+        'keep-snapshots',
+        'keep-reports',
+        'lock-timeout-seconds',
+    ],
     verify: [
         'hub-url',
         'services-url',
@@ -40835,8 +40861,10 @@ function buildHeadline(run) {
             return describeFailure(report);
         case 'rolled_back':
             return { mark: '\u21a9\ufe0f', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${restoredNow(report)}` };
-        case 'interrupted':
-            return { mark: '\u26a0\ufe0f', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` };
+        case 'interrupted': {
+            const run = report.removed ? wanted(report) : `The deployment of ${wanted(report)}`;
+            return { mark: '\u26a0\ufe0f', sentence: `${run} on ${report.host_id} was interrupted` };
+        }
         case 'inconsistent':
             return { mark: '\ud83d\uded1', sentence: describeUncertain(report) };
     }
@@ -40859,7 +40887,7 @@ function describeFailure(report) {
         };
     if (error?.code === 'unhealthy')
         return { mark: '\u274c', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` };
-    const otherwise = error === null ? 'was not installed' : 'was refused';
+    const otherwise = error === null && !report.removed ? 'was not installed' : 'was refused';
     return { mark: '\u274c', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
 }
 function nameSubject(report) {
@@ -40907,9 +40935,11 @@ function installedNow({ running_version: version, error }) {
         return 'this run changed nothing';
     return version === null ? 'nothing was changed' : `${version} is still installed`;
 }
-/** The name with the version that was to be installed. */
+/** The name with the version that was to be installed; for a removal, the removal. */
 function wanted(report) {
     const { version, requested_version: asked } = report;
+    if (report.removed)
+        return `The removal of ${subjectName(report)}`;
     if (version === null && asked === 'latest')
         return `${subjectName(report)} (latest)`;
     return `${subjectName(report)} ${version ?? asked ?? ''}`.trim();
@@ -40917,10 +40947,26 @@ function wanted(report) {
 /** Describes a run that succeeded. The step fails anyway if the hub refused the report. */
 function describeSuccess(run) {
     const { report, error } = run;
-    const ending = report.changed ? describeVersionChange(report) : describeUnchanged(run);
+    const ending = report.removed
+        ? describeRemoval(run)
+        : report.changed
+            ? describeVersionChange(report)
+            : describeUnchanged(run);
     if (error === undefined)
         return ending;
     return { mark: '\u26a0\ufe0f', sentence: `${ending.sentence}; the workflow step failed anyway (${error.code})` };
+}
+function describeRemoval({ report, dryRun }) {
+    const { previous_version: before, host_id: host, changed, state } = report;
+    const removed = `${subjectName(report)} ${before ?? ''}`.trim();
+    if (state !== 'succeeded')
+        return {
+            mark: '\ud83d\udd0e',
+            sentence: `Dry run: the removal of ${removed} from ${host} would ${dryRun?.inWords() ?? 'change nothing'}`,
+        };
+    if (!changed)
+        return { mark: '\u2705', sentence: `${subjectName(report)} is not installed on ${host}` };
+    return { mark: '\ud83d\uddd1\ufe0f', sentence: `${removed} was removed from ${host}, and is kept as a snapshot` };
 }
 function describeVersionChange(report) {
     const { previous_version: before, host_id: host, rollback_of: replaced } = report;
@@ -41335,9 +41381,11 @@ function withoutRefusal({ reported }, notes) {
 }
 /** The line below a successful outcome: the duration, the health check and the hub's answer. */
 function inOneLine({ report }) {
-    const { changed, duration_ms: ms, reported } = report;
+    const { changed, duration_ms: ms, reported, removed } = report;
     const checked = checkedParts(report);
     const took = durationInWords(ms);
+    if (removed)
+        return `Took ${took}. A removal is not reported: the fleet view of the hub keeps the last report of this host.`;
     const isHealthy = changed && checked.extent === 'all';
     const done = changed
         ? `${hasMovedParts(report) ? 'Installed' : 'Done'}${isHealthy ? ' and healthy' : ''} after`
@@ -42767,12 +42815,19 @@ function subjectNames(subject, slug) {
     const { kind = null, id = null } = subject ?? {};
     return { contract: 'marketplace', kind, slug: slug ?? null, id };
 }
-/** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
-function readInstalledRows({ layout }, subject) {
-    const rows = readInstalled(layout);
+/** True for the row of a part that is installed. */
+function isInstalledRow(row) {
+    return 'version' in row;
+}
+/**
+ * Returns the rows of a rollback's subject in this action's record: of a project, those that are installed; of a plugin
+ * or service, also the row of a removed one. None if the host does not know the subject.
+ */
+function readRows({ layout }, subject) {
+    const { installed: rows, removed } = readHostRecord(layout);
     if (subject.contract === 'project')
         return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId);
-    const row = findInstalled(rows, placeOf(subject));
+    const row = findInstalled([...rows, ...removed], placeOf(subject));
     return row === undefined ? [] : [row];
 }
 /** The states of a rollback. Every path to `installing` passes `verifying_snapshots`. */
@@ -42788,9 +42843,10 @@ const ROLLBACK_TRANSITIONS = {
  */
 async function noteReplacedVersion(rollback) {
     const { subject } = rollback.request;
-    const rows = readInstalledRows(rollback, subject);
-    const [row] = rows;
-    const version = subject.contract === 'project' ? newestProjectVersion(rows) : row ? versionAtStart(rollback.layout, row) : null;
+    const rows = readRows(rollback, subject);
+    const installed = rows.filter(isInstalledRow);
+    const [row] = installed;
+    const version = subject.contract === 'project' ? newestProjectVersion(installed) : row ? versionAtStart(rollback.layout, row) : null;
     const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
     await rollback.record.update({ slug, previous_version: version, rollback_of: version });
     return rows;
@@ -46591,6 +46647,200 @@ function requireDirectory(path) {
     throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first`);
 }
 
+;// CONCATENATED MODULE: ./build/rollback/removal.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** What a removal knows of itself. The contracts have no status for one, so no hub gets a report. */
+const REMOVAL = {
+    named: ({ part }) => ({
+        contract: 'marketplace',
+        kind: part?.kind ?? null,
+        slug: null,
+        id: part?.id ?? null,
+        requested_version: null,
+        removed: true,
+    }),
+    sender: () => undefined,
+    isRehearsal: ({ dryRun }) => dryRun,
+};
+/**
+ * Removes a plugin or service: stops the service that the host config names for it, and moves its whole directory, kept
+ * paths included, to the snapshots. This is a deployment without a new version, so it takes the same lock, journal, undo
+ * and recovery: however the run ends, the host has exactly the version that it had, or none (or the outcome is
+ * `inconsistent`). Succeeds without a change if nothing is installed. Never throws for a failed removal: the result
+ * contains the error.
+ */
+async function removeVersion(request, tools) {
+    const contract = {
+        ...REMOVAL,
+        transitions: ROLLBACK_TRANSITIONS,
+        connect: () => ({ sender: undefined }),
+        flow: (removal) => new RemovalFlow(removal),
+    };
+    return await runContract(contract, request, tools);
+}
+/** The phases of a removal. They have the states of a rollback: the removed version becomes a snapshot. */
+class RemovalFlow {
+    #removal;
+    constructor(removal) {
+        this.#removal = removal;
+    }
+    async check() {
+        const { request, tools } = this.#removal;
+        await findRow(this.#removal);
+        const { hostConfig: file } = request;
+        if (file === undefined)
+            return undefined;
+        const { value, problems } = await new TimeSlice(tools.signal).run(collectProblemsSlowly(parseHostConfigSlowly(file.text, file.path)));
+        if (problems.length > 0)
+            throw new HostConfigError(problems);
+        return value;
+    }
+    async prepare(hostConfig) {
+        const removal = this.#removal;
+        const { log } = removal.tools;
+        await removal.enter('finding_snapshots');
+        const row = await findRow(removal);
+        const part = row && (await requireRemovable(removal, row));
+        log.did(part === undefined ? 'nothing is installed' : `${row?.version ?? 'an unknown version'}`);
+        for (const state of ['verifying_snapshots', 'loading_plan', 'resolving_sequence'])
+            await removal.enter(state);
+        const { contract, slug } = row ?? { contract: 'marketplace', slug: removal.request.part.id };
+        return {
+            steps: [],
+            parts: [],
+            removals: part === undefined ? [] : [part],
+            origin: { contract, slug, project_version: null },
+            snapshot: true,
+            hostConfig,
+            skipped: new Set(),
+        };
+    }
+    async install(context) {
+        await this.#removal.enter('installing');
+        await runSteps(context, async () => { });
+        await this.#removal.enter('healthchecking');
+    }
+    async end(state) {
+        await this.#removal.enter(state);
+    }
+}
+/**
+ * Returns the row of the part; undefined if nothing is installed. Throws DeploymentError `place_taken` for a part of a
+ * project, and for a directory that this action did not install.
+ */
+async function findRow({ layout, request, record }) {
+    const { part, pluginsDirectory } = request;
+    const recorded = findInstalled(readInstalled(layout), placeOf(part));
+    const row = recorded && presentRow(layout, recorded, pluginsDirectory);
+    if (row === undefined) {
+        refuseForeign(layout, request);
+        return undefined;
+    }
+    const previous_version = versionAtStart(layout, row);
+    await record.update({ slug: row.slug, previous_version, ...directoryIn(placeOf(row)) });
+    if (row.contract === 'project')
+        throw ofProject(row);
+    removal_requireDirectory(row, pluginsDirectory);
+    return row;
+}
+function refuseForeign(layout, { part, pluginsDirectory }) {
+    const place = placeOf({ ...part, ...(part.kind === 'plugin' && pluginsDirectory && { directory: pluginsDirectory }) });
+    const path = installPath(layout, place);
+    if (!pathExistsSync(path))
+        return;
+    throw new DeploymentError('place_taken', `${path} was not installed by this action, according to the record of this host (installed.json): nothing was changed. Check kind and id. If nothing needs this directory, remove it by hand.`);
+}
+function ofProject(row) {
+    return new DeploymentError('place_taken', `${placeName(placeOf(row))} belongs to the project ${row.slug}, whose parts are removed only by a version of the project that does not contain them: nothing was changed.`);
+}
+function removal_requireDirectory(row, pluginsDirectory) {
+    const { shelf, directory } = placeOf(row);
+    if (shelf !== 'plugins' || pluginsDirectory === undefined || pluginsDirectory === directory)
+        return;
+    throw new ConfigError('invalid_input', `plugins-directory is ${pluginsDirectory}, but ${row.id} is installed in ${directory}: nothing was changed. Correct plugins-directory, or leave it out.`);
+}
+/** Checks that this host can move the part's directory away. A dry run only reads. */
+async function requireRemovable(removal, installed) {
+    const { host, request, tools } = removal;
+    const part = { ...placeOf(installed), installed };
+    for (const accepted of requireSafeDestination(host, part.directory))
+        tools.log.warning(accepted);
+    if (!request.dryRun)
+        checkHost(removal, part);
+    return part;
+}
+
+;// CONCATENATED MODULE: ./build/actions/remove.js
+
+
+
+
+
+
+
+
+
+
+/** The remove action: reads inputs, removes one part, and sets outputs. Fails the step unless everything succeeded. */
+async function remove() {
+    let step;
+    try {
+        const { request, connection, problems, ...given } = readRemoveInputs(readWorkspace());
+        step = new Step(given, outputsOfFailure);
+        const tools = step.deploymentTools(connection, FLOWS, result => buildRemoveOutputs(result, request));
+        step.finishDeployment(problems.length > 0
+            ? await refuse(REMOVAL, request, { error: inputError(problems), tools })
+            : // If there are no problems, every required input was parsed, and only optional ones are undefined.
+                await removeVersion(request, tools));
+    }
+    catch (error) {
+        failStep(step, error);
+    }
+    finally {
+        step?.close();
+    }
+}
+/** The remove action's post step; see `runPostStep`. */
+async function removePost() {
+    await runPostStep(() => readRemoveInputs(readWorkspace()), FLOWS, REMOVAL);
+}
+/** Reads every input of the remove action and collects all problems. */
+function readRemoveInputs(workspace) {
+    const read = new InputReader('remove', workspace);
+    const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
+    const id = read.required('id', idSchema);
+    const request = {
+        part: kind === undefined || id === undefined ? undefined : { kind, id },
+        pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
+        dryRun: read.withDefault('dry-run', booleanSchema, false),
+        ...readHost(read),
+        // Kept paths stay in the tree that is removed. Those of the part's last deployment are sticky.
+        keepPaths: DEFAULT_KEEP_PATHS,
+        allowTakeover: false,
+        redeploy: false,
+        settings: new Map(),
+    };
+    // No hub is asked or told.
+    return { request, connection: { allowHttp: false, ca: undefined }, ...read.given() };
+}
+/** Returns every output of remove/action.yml. An unknown value is empty. */
+function buildRemoveOutputs(result, { part, projectRoot }) {
+    const path = projectRoot && part && installPath(layoutOf(projectRoot), placeOf({ ...result.report, ...part }));
+    return buildDeploymentOutputs(result, path);
+}
+
 ;// CONCATENATED MODULE: ./build/rollback/refusals.js
 
 
@@ -46604,7 +46854,7 @@ function notInstalled(subject) {
 }
 /** DeploymentError `no_snapshot` for a part; the message lists the versions that could be restored. */
 function noSnapshot(row, { toVersion, known }) {
-    const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the current version'}`;
+    const earlier = ` that is known to be unmodified and was installed before ${('version' in row && row.version) || 'the current version'}`;
     const asked = toVersion === undefined ? earlier : ` ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
     const [recorded, unrecorded] = [known.filter(isRecorded), known.filter(row => !isRecorded(row))];
@@ -46660,11 +46910,11 @@ function otherVersion(record, { root, recorded, found }) {
  */
 function requireOwnPart(row, { place, slug }) {
     if (row.contract === 'project')
-        throw ofProject(place, row.slug);
+        throw refusals_ofProject(place, row.slug);
     if (slug !== null && slug !== row.slug)
         throw otherSlug(place, { slug, installed: row.slug });
 }
-function ofProject(place, slug) {
+function refusals_ofProject(place, slug) {
     return new DeploymentError('place_taken', `${placeName(place)} belongs to the project ${slug}, whose parts are rolled back only together: nothing was changed. Set project-id: ${slug} instead of id.`);
 }
 function otherSlug(place, names) {
@@ -46968,7 +47218,7 @@ async function choose(rollback) {
     if (row === undefined)
         throw notInstalled(subject);
     return subject.contract === 'project'
-        ? await findProjectTarget(rollback, subject.projectId, rows)
+        ? await findProjectTarget(rollback, subject.projectId, rows.filter(isInstalledRow))
         : await findPartTarget(rollback, target_choosePlace(rollback, row), row);
 }
 /**
@@ -47009,7 +47259,7 @@ function requireRestorable(rollback, part) {
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
     requireMovableTree(layout, { root, keepPaths: part.keepPaths });
 }
-/** Finds the snapshot of one plugin or service that is installed. */
+/** Finds the snapshot of one plugin or service that is installed or was removed. */
 async function findPartTarget(rollback, place, row) {
     requireOwnPart(row, { place, slug: rollback.record.facts.slug });
     const origin = { contract: row.contract, slug: row.slug };
@@ -47024,9 +47274,11 @@ async function findPartTarget(rollback, place, row) {
 }
 async function choosePart(rollback, { place, origin, row }) {
     const { toVersion } = rollback.request;
-    const present = placeOf(presentRow(rollback.layout, row, place.directory));
-    if (isAskedVersion(row.version, toVersion) && (await isPlaceIntact(rollback, present)))
-        return keepInstalled(rollback, { place, origin, returning: returningVersion(row) });
+    if (isInstalledRow(row) && isAskedVersion(row.version, toVersion)) {
+        const present = placeOf(presentRow(rollback.layout, row, place.directory));
+        if (await isPlaceIntact(rollback, present))
+            return keepInstalled(rollback, { place, origin, returning: returningVersion(row) });
+    }
     const snapshot = chooseSnapshot(rollback, place, row);
     const { name: _, origin: __, kept_paths: ___, keep_paths: ____, retained_at: _____, ...returning } = snapshot;
     return takeRetained(rollback, { place, origin, returning }, snapshot);
@@ -47034,7 +47286,7 @@ async function choosePart(rollback, { place, origin, row }) {
 /**
  * Chooses the newest unmodified snapshot of the requested version or, if all its snapshots are modified, the newest of
  * them. If no version was requested, only an unmodified snapshot of a version that was installed before the current one
- * qualifies. A version that an earlier rollback replaced does not qualify, because it was installed later. Ignores
+ * qualifies; of a removed part, any. A version that an earlier rollback replaced does not qualify, because it was installed later. Ignores
  * snapshots without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the
  * requested version has only snapshots without a record.
  */
@@ -47042,7 +47294,9 @@ function chooseSnapshot({ layout, request }, place, row) {
     const { toVersion } = request;
     const folder = snapshotsPath(layout, place);
     const known = existingSnapshots(folder, snapshotsFrom(row, row));
-    const asked = known.filter(snapshot => toVersion === undefined ? isInstalledBefore([snapshot], [row]) : isAskedVersion(snapshot.version, toVersion));
+    const asked = known.filter(snapshot => toVersion === undefined
+        ? !isInstalledRow(row) || isInstalledBefore([snapshot], [row])
+        : isAskedVersion(snapshot.version, toVersion));
     const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
     const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
     if (chosen !== undefined)
@@ -48590,6 +48844,7 @@ function checkedSubjectOf({ mode, request: { files, artifact } }) {
 }
 
 ;// CONCATENATED MODULE: ./build/main.js
+
 
 
 

@@ -20,7 +20,7 @@ const SOURCES = ['src', 'hub', 'local', 'bench', 'scripts', 'examples', '.github
 const HYPHENATED = /`([a-z0-9]+(?:-[a-z0-9]+)+)(?:: [^`]+)?`/g
 /** Inputs and outputs of all actions and of the reusable workflow, and words of GitHub and git in the pages. */
 const INTERFACE = new Set([
-  ...['.', 'fleet', 'project', 'rollback', 'status', 'verify'].flatMap(folder =>
+  ...['.', 'fleet', 'project', 'remove', 'rollback', 'status', 'verify'].flatMap(folder =>
     namesOf(parse(read(`${folder}/action.yml`))),
   ),
   ...namesOf(parse(read('.github/workflows/rollout.yml')).on.workflow_call),
@@ -33,7 +33,7 @@ const REPOSITORY_PATH = /`((?:\.ci|\.github|bench|dist|docs|examples|hub|local|s
 const MAX_README_WORDS = 1200
 /** A row that needs more belongs on a page of its own. */
 const MAX_ROW_WORDS = 44
-const ACTION_PAGES = ['project', 'fleet', 'rollback', 'status', 'verify'].map(folder => `${folder}/README.md`)
+const ACTION_PAGES = ['project', 'fleet', 'remove', 'rollback', 'status', 'verify'].map(folder => `${folder}/README.md`)
 
 describe('docs/errors.md', () => {
   it('explains every error code exactly once, and no other code', () => {

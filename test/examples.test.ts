@@ -26,6 +26,7 @@ const EXAMPLES = join(ROOT, 'examples')
 const EXAMPLE_ID = 'prj_ShopExample01'
 const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
 const ROLLBACK = { uses: 'OWNER/hub-deploy/rollback@v1', definition: 'rollback/action.yml' }
+const REMOVE = { uses: 'OWNER/hub-deploy/remove@v1', definition: 'remove/action.yml' }
 const FLEET = { uses: 'OWNER/hub-deploy/fleet@v1', definition: 'fleet/action.yml' }
 const STATUS = { uses: 'OWNER/hub-deploy/status@v1', definition: 'status/action.yml' }
 const VERIFY = { uses: 'OWNER/hub-deploy/verify@v1', definition: 'verify/action.yml' }
@@ -78,10 +79,10 @@ describe('the concurrency group of each job that deploys', () => {
 })
 
 describe('the name of a host in reports', () => {
-  const pages = ['README.md', 'project/README.md', 'rollback/README.md', 'docs/fleets.md']
+  const pages = ['README.md', 'project/README.md', 'remove/README.md', 'rollback/README.md', 'docs/fleets.md']
   const texts = [...WORKFLOWS.map(({ text }) => text), ...pages.flatMap(page => shown('yaml', page))]
   const steps = texts.flatMap(text => [
-    ...text.matchAll(/uses: OWNER\/hub-deploy(?:\/(?:rollback|project))?@v1.*\n(?: {8,}.*\n)+/g),
+    ...text.matchAll(/uses: OWNER\/hub-deploy(?:\/(?:rollback|remove|project))?@v1.*\n(?: {8,}.*\n)+/g),
   ])
 
   it('is in every step that changes a host, because two names would make two hosts of it', () => {
@@ -159,6 +160,24 @@ for (const { name, text } of workflowsOf(ROLLBACK)) {
           ['success', '1.0.0', 'true'],
           log,
         )
+      })
+    })
+  })
+}
+
+for (const { name, text } of workflowsOf(REMOVE)) {
+  describe(name, () => {
+    it('removes the plugin with its own inputs', async () => {
+      await withExamplePublished(async stage => {
+        const { exitCode, log } = await stage.deploy()
+        assert.equal(exitCode, 0, log)
+        const host = join(stage.workspace.path, 'deploy/host-config.yaml')
+        mkdirSync(dirname(host), { recursive: true })
+        writeFileSync(host, 'version: 1\nsupervisor: none\n')
+        const inputs = { ...readInputs(text, REMOVE, EXPRESSIONS), 'project-root': stage.root }
+        const { outputs } = await runAction({ action: 'remove', workspace: stage.workspace, inputs })
+        assert.deepEqual([outputs['outcome'], outputs['changed']], ['success', 'true'])
+        assert.equal(existsSync(join(stage.root, 'plugins/greeter')), false)
       })
     })
   })

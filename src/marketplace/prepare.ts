@@ -18,6 +18,7 @@ import { findPluginsDirectory, readHostsDirectory, refuseOutsideDirectory } from
 import {
   type Chooser,
   factsOfReplaced,
+  findLeftBehind,
   type PreviousInstall,
   presentRow,
   readPreviousInstall,
@@ -30,7 +31,7 @@ import { findInstalled, readInstalled } from '../install/host/record.ts'
 import { type InstalledRow, isFrom, type SnapshotRow } from '../install/host/rows.ts'
 import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
 import { watchDownload } from '../install/run/deployment.ts'
-import { environmentOf, type InstallOrder, keptIn, type Part } from '../install/steps/context.ts'
+import { environmentOf, type InstallOrder, keptIn, type NewPart, type Part } from '../install/steps/context.ts'
 import { findIntactTree, hasContent, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
 import { readPackedPluginYaml, signForHost } from '../install/steps/plugin-sig.ts'
 import type { Tools } from '../install/transaction/record.ts'
@@ -195,7 +196,9 @@ async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVer
     return { ...part, intact: content.identity }
   }
   bindToFiles(plan, pathTest(content.tree.files), withListed(content.staged, keepPaths))
-  const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) }
+  const leftBehind = findLeftBehind(deployment.layout, part, originOf(deployment))
+  const tree = await sign(deployment, extracted, { ...content, leftBehind })
+  const signed = { ...part, staged: content.staged, tree, leftBehind }
   const isSame = isInstalledVersion(target, version) && !previous.installed?.modified
   return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed
 }
@@ -251,14 +254,14 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
 async function sign(
   deployment: ArtifactDeployment,
   { target, pluginYaml }: ExtractedVersion,
-  { staged, tree }: StagedTree,
+  { staged, tree, leftBehind }: StagedTree & Pick<NewPart, 'leftBehind'>,
 ): Promise<PartTree> {
   const { request, tools, layout } = deployment
   noticeNoSigning(deployment)
   if (pluginYaml === undefined) return tree
   const { place } = target
   const keepPaths = keptIn(deployment, { ...place, environment: environmentOf(pluginYaml) })
-  const kept = { installed: installPath(layout, place), keepPaths, log: tools.log }
+  const kept = { installed: leftBehind ?? installPath(layout, place), keepPaths, log: tools.log }
   return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey)
 }
 

@@ -3,8 +3,8 @@ import type { Transitions } from '../core/state-machine.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
 import { placeOf } from '../install/host/layout.ts'
 import { versionAtStart } from '../install/host/previous-install.ts'
-import { findInstalled, readInstalled } from '../install/host/record.ts'
-import type { InstalledRow } from '../install/host/rows.ts'
+import { findInstalled, readHostRecord } from '../install/host/record.ts'
+import type { InstalledRow, RemovedRow } from '../install/host/rows.ts'
 import type { DeploymentFacts } from '../install/journal/facts.ts'
 import { newestProjectVersion } from '../install/reports/local-report.ts'
 import type { Links, Started, Subject } from '../install/run/contract.ts'
@@ -34,12 +34,23 @@ function subjectNames(subject: RollbackRequest['subject'] | undefined, slug: str
   return { contract: 'marketplace', kind, slug: slug ?? null, id }
 }
 
-/** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
-function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: RollbackSubject): InstalledRow[] {
-  const rows = readInstalled(layout)
+/** The row of an installed part, or of one that was removed and of which this host has snapshots. */
+export type KnownRow = InstalledRow | RemovedRow
+
+/** True for the row of a part that is installed. */
+export function isInstalledRow(row: KnownRow): row is InstalledRow {
+  return 'version' in row
+}
+
+/**
+ * Returns the rows of a rollback's subject in this action's record: of a project, those that are installed; of a plugin
+ * or service, also the row of a removed one. None if the host does not know the subject.
+ */
+function readRows({ layout }: Pick<RunningRollback, 'layout'>, subject: RollbackSubject): KnownRow[] {
+  const { installed: rows, removed } = readHostRecord(layout)
   if (subject.contract === 'project')
     return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId)
-  const row = findInstalled(rows, placeOf(subject))
+  const row = findInstalled<KnownRow>([...rows, ...removed], placeOf(subject))
   return row === undefined ? [] : [row]
 }
 
@@ -53,9 +64,15 @@ export const ROLLBACK_TRANSITIONS: Transitions<RollbackState> = {
   ...PLAN_TRANSITIONS,
 }
 
+/** One plugin or service. */
+export interface PartSubject {
+  readonly kind: Kind
+  readonly id: string
+}
+
 /** The subject of a rollback: one plugin or service, or all parts of a project. */
 export type RollbackSubject =
-  | { readonly contract: 'marketplace'; readonly kind: Kind; readonly id: string }
+  | ({ readonly contract: 'marketplace' } & PartSubject)
   | { readonly contract: 'project'; readonly projectId: string }
 
 /** The operator's request: parsed, and independent of where it was read. */
@@ -72,12 +89,13 @@ export interface RollbackRequest extends HostRequest {
  * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
  * report it.
  */
-export async function noteReplacedVersion(rollback: RunningRollback): Promise<readonly InstalledRow[]> {
+export async function noteReplacedVersion(rollback: RunningRollback): Promise<readonly KnownRow[]> {
   const { subject } = rollback.request
-  const rows = readInstalledRows(rollback, subject)
-  const [row] = rows
+  const rows = readRows(rollback, subject)
+  const installed = rows.filter(isInstalledRow)
+  const [row] = installed
   const version =
-    subject.contract === 'project' ? newestProjectVersion(rows) : row ? versionAtStart(rollback.layout, row) : null
+    subject.contract === 'project' ? newestProjectVersion(installed) : row ? versionAtStart(rollback.layout, row) : null
   const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null
   await rollback.record.update({ slug, previous_version: version, rollback_of: version })
   return rows

@@ -1,8 +1,8 @@
 import { ConfigError, type DeployError, DeploymentError } from '../core/errors.ts'
 import { cleanForeignText, listNames } from '../core/text.ts'
 import { type Place, placeName, placeOf } from '../install/host/layout.ts'
-import type { InstalledRow, SnapshotRow } from '../install/host/rows.ts'
-import type { RollbackSubject } from './deployment.ts'
+import type { SnapshotRow } from '../install/host/rows.ts'
+import type { KnownRow, RollbackSubject } from './deployment.ts'
 
 /** DeploymentError `no_snapshot` for a subject that is not installed. */
 export function notInstalled(subject: RollbackSubject): DeploymentError {
@@ -18,10 +18,10 @@ export function notInstalled(subject: RollbackSubject): DeploymentError {
 
 /** DeploymentError `no_snapshot` for a part; the message lists the versions that could be restored. */
 export function noSnapshot(
-  row: InstalledRow,
+  row: KnownRow,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
 ): DeploymentError {
-  const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the current version'}`
+  const earlier = ` that is known to be unmodified and was installed before ${('version' in row && row.version) || 'the current version'}`
   const asked = toVersion === undefined ? earlier : ` ${toVersion}`
   const none = `This host has no snapshot of ${placeName(placeOf(row))}`
   const [recorded, unrecorded] = [known.filter(isRecorded), known.filter(row => !isRecorded(row))]
@@ -112,7 +112,7 @@ export function otherVersion(
  * Refuses a part of a project (DeploymentError `place_taken`), and a part whose slug is not the requested one
  * (ConfigError `invalid_input`).
  */
-export function requireOwnPart(row: InstalledRow, { place, slug }: { place: Place; slug: string | null }): void {
+export function requireOwnPart(row: KnownRow, { place, slug }: { place: Place; slug: string | null }): void {
   if (row.contract === 'project') throw ofProject(place, row.slug)
   if (slug !== null && slug !== row.slug) throw otherSlug(place, { slug, installed: row.slug })
 }

@@ -36,7 +36,7 @@ import type {
 } from '../install/steps/context.ts'
 import { isOnlyAdded } from '../install/trees/drift.ts'
 import { identityOf } from '../install/trees/record.ts'
-import { noteReplacedVersion, type RunningRollback } from './deployment.ts'
+import { isInstalledRow, type KnownRow, noteReplacedVersion, type RunningRollback } from './deployment.ts'
 import { missingParts, noProjectVersion, noSnapshot, notInstalled, requireOwnPart, unrecorded } from './refusals.ts'
 
 /**
@@ -75,7 +75,7 @@ async function choose(rollback: RunningRollback): Promise<RollbackTarget> {
   const [row] = rows
   if (row === undefined) throw notInstalled(subject)
   return subject.contract === 'project'
-    ? await findProjectTarget(rollback, subject.projectId, rows)
+    ? await findProjectTarget(rollback, subject.projectId, rows.filter(isInstalledRow))
     : await findPartTarget(rollback, choosePlace(rollback, row), row)
 }
 
@@ -83,7 +83,7 @@ async function choose(rollback: RunningRollback): Promise<RollbackTarget> {
  * Returns the place of a restored part: for a plugin, in the directory that the host's own file names, else where it is
  * installed.
  */
-function choosePlace({ layout, tools }: RunningRollback, row: InstalledRow): Place {
+function choosePlace({ layout, tools }: RunningRollback, row: KnownRow): Place {
   const place = placeOf(row)
   if (place.shelf === 'extensions') return place
   const { directory } = findPluginsDirectory(
@@ -123,8 +123,8 @@ function requireRestorable(rollback: RunningRollback, part: TargetPart | Install
   requireMovableTree(layout, { root, keepPaths: part.keepPaths })
 }
 
-/** Finds the snapshot of one plugin or service that is installed. */
-async function findPartTarget(rollback: RunningRollback, place: Place, row: InstalledRow): Promise<RollbackTarget> {
+/** Finds the snapshot of one plugin or service that is installed or was removed. */
+async function findPartTarget(rollback: RunningRollback, place: Place, row: KnownRow): Promise<RollbackTarget> {
   requireOwnPart(row, { place, slug: rollback.record.facts.slug })
   const origin = { contract: row.contract, slug: row.slug }
   const part = await choosePart(rollback, { place, origin, row })
@@ -137,18 +137,20 @@ async function findPartTarget(rollback: RunningRollback, place: Place, row: Inst
   }
 }
 
-/** The installed version in a place. */
-interface Installed {
+/** What this host knows of a part in a place. */
+interface Known {
   readonly place: Place
   readonly origin: Origin
-  readonly row: InstalledRow
+  readonly row: KnownRow
 }
 
-async function choosePart(rollback: RunningRollback, { place, origin, row }: Installed): Promise<TargetPart> {
+async function choosePart(rollback: RunningRollback, { place, origin, row }: Known): Promise<TargetPart> {
   const { toVersion } = rollback.request
-  const present = placeOf(presentRow(rollback.layout, row, place.directory))
-  if (isAskedVersion(row.version, toVersion) && (await isPlaceIntact(rollback, present)))
-    return keepInstalled(rollback, { place, origin, returning: returningVersion(row) })
+  if (isInstalledRow(row) && isAskedVersion(row.version, toVersion)) {
+    const present = placeOf(presentRow(rollback.layout, row, place.directory))
+    if (await isPlaceIntact(rollback, present))
+      return keepInstalled(rollback, { place, origin, returning: returningVersion(row) })
+  }
   const snapshot = chooseSnapshot(rollback, place, row)
   const { name: _, origin: __, kept_paths: ___, keep_paths: ____, retained_at: _____, ...returning } = snapshot
   return takeRetained(rollback, { place, origin, returning }, snapshot)
@@ -157,16 +159,18 @@ async function choosePart(rollback: RunningRollback, { place, origin, row }: Ins
 /**
  * Chooses the newest unmodified snapshot of the requested version or, if all its snapshots are modified, the newest of
  * them. If no version was requested, only an unmodified snapshot of a version that was installed before the current one
- * qualifies. A version that an earlier rollback replaced does not qualify, because it was installed later. Ignores
+ * qualifies; of a removed part, any. A version that an earlier rollback replaced does not qualify, because it was installed later. Ignores
  * snapshots without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the
  * requested version has only snapshots without a record.
  */
-function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row: InstalledRow): SnapshotRow {
+function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row: KnownRow): SnapshotRow {
   const { toVersion } = request
   const folder = snapshotsPath(layout, place)
   const known = existingSnapshots(folder, snapshotsFrom(row, row))
   const asked = known.filter(snapshot =>
-    toVersion === undefined ? isInstalledBefore([snapshot], [row]) : isAskedVersion(snapshot.version, toVersion),
+    toVersion === undefined
+      ? !isInstalledRow(row) || isInstalledBefore([snapshot], [row])
+      : isAskedVersion(snapshot.version, toVersion),
   )
   const recorded = asked.filter(({ tree_digest: digest }) => digest !== null)
   const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1))

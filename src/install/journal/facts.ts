@@ -83,6 +83,8 @@ export const deploymentFactsSchema = z.lazy(() =>
      * is known.
      */
     rollback_of: z.exactOptional(z.nullable(z.string())),
+    /** Only for a removal that an operator requested; absent otherwise. */
+    removed: z.exactOptional(z.literal(true)),
     /** Only for a requested rollback: the restored tree had been changed on the host, so no artifact matches it. */
     modified: z.exactOptional(z.literal(true)),
     /** The plugins that a project installs, once they are known. */
@@ -109,12 +111,13 @@ export const deploymentFactsSchema = z.lazy(() =>
 export type DeploymentFacts = z.infer<typeof deploymentFactsSchema>
 
 /**
- * The state table that a deployment follows: the table of its contract, or of a rollback that an operator requested.
+ * The state table that a deployment follows: the table of its contract, or of a rollback or removal that an operator
+ * requested.
  */
 export type FlowName = DeploymentFacts['contract'] | 'rollback'
 
-export function flowOf({ contract, rollback_of: replaced }: DeploymentFacts): FlowName {
-  return replaced === undefined ? contract : 'rollback'
+export function flowOf({ contract, rollback_of: replaced, removed }: DeploymentFacts): FlowName {
+  return replaced === undefined && !removed ? contract : 'rollback'
 }
 
 export const stateEntrySchema = z.strictObject({ state: z.string().check(z.regex(/^[a-z_]{1,40}$/)), at: timeSchema })
@@ -203,14 +206,20 @@ export function listDrift(entries: readonly DriftEntry[]): { names: string[]; mo
   return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' }
 }
 
-type NamedRun = Pick<DeploymentFacts, 'slug' | 'id' | 'version' | 'rollback_of'>
+type NamedRun = Pick<DeploymentFacts, 'slug' | 'id' | 'version' | 'rollback_of' | 'removed'>
 
 /**
  * Names the run that a journal or report is about, without an article: `deployment of greeter 2.0.0`, or `rollback of
  * greeter to 1.0.0`. Leaves out what is not known.
  */
-export function nameRun({ slug = null, id = null, version = null, rollback_of: replaced }: Partial<NamedRun>): string {
-  const kind = replaced === undefined ? 'deployment' : 'rollback'
+export function nameRun({
+  slug = null,
+  id = null,
+  version = null,
+  rollback_of: replaced,
+  removed,
+}: Partial<NamedRun>): string {
+  const kind = removed ? 'removal' : replaced === undefined ? 'deployment' : 'rollback'
   const name = slug ?? id
   if (name === null) return kind
   const to = replaced === undefined ? '' : 'to '

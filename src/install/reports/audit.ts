@@ -36,7 +36,7 @@ const MAX_FILES = 4
 export async function appendAudit({ layout, secrets }: ReportFolder, report: LocalReport): Promise<void> {
   const known = redactReport(report, secrets)
   const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known
-  const { host_id, run, sources } = known
+  const { host_id, run, sources, removed } = known
   const line = {
     at: report.completed_at,
     deployment_id,
@@ -53,6 +53,7 @@ export async function appendAudit({ layout, secrets }: ReportFolder, report: Loc
     actor: run.actor,
     run_url: run.url,
     ...(sources === undefined ? {} : { sources }),
+    ...(removed && { removed }),
   }
   const [path, text] = [auditPath(layout), JSON.stringify(line)]
   if ((await appendLine(path, text)) === 'written') return
@@ -120,12 +121,14 @@ interface KnownArtifact {
 
 /**
  * True if this host has had an artifact, according to its retained versions or its audit log, but does not have it
- * installed now.
+ * installed now. The last version of a removed part does not count as replaced.
  */
 export function wasReplaced(layout: Layout, artifact: KnownArtifact): boolean {
   const { origin, sha256 } = artifact
   const { installed, removed } = readHostRecord(layout)
-  if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256)) return false
+  const last = removed.flatMap(row => snapshotsFrom(row, origin).at(-1) ?? [])
+  const present = [...installed.filter(row => isFrom(row, origin)), ...last]
+  if (present.some(row => row.artifact_sha256 === sha256)) return false
   const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin))
   if (snapshots.some(row => row.artifact_sha256 === sha256)) return true
   return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256)

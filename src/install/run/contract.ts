@@ -22,7 +22,7 @@ export type Incomplete<Request> = { [K in keyof Request]: Request[K] | undefined
 
 /** What is known of a deployment before it starts. */
 export type NamedFacts = Pick<DeploymentFacts, 'contract' | 'kind' | 'slug' | 'id' | 'requested_version'> &
-  Pick<Partial<DeploymentFacts>, 'rollback_of'>
+  Pick<Partial<DeploymentFacts>, 'rollback_of' | 'removed'>
 
 /** What a contract knows of a deployment from its inputs, even if they cannot be used. */
 export interface Subject<Request extends HostRequest> {

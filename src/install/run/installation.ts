@@ -210,7 +210,7 @@ function withHostFiles(deployment: Deployment, part: Part | InstalledPart, snaps
   )
   if (kept.length > 0) {
     const isRemoved = !('previous' in part)
-    const when = `you restore the snapshot${isRemoved ? ', or when the same project installs the part again' : ''}`
+    const when = `you restore the snapshot${isRemoved ? ', or when the part is deployed again' : ''}`
     const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): these files stay there, and return when ${when}.`
     tools.log.notice(message)
   }

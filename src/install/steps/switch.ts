@@ -1,5 +1,6 @@
 import { join, relative } from 'node:path'
 import type { HostConfig } from '../../core/plan/host-config.ts'
+import { listNames } from '../../core/text.ts'
 import type { PlannedChange } from '../changes/change.ts'
 import type { PlannedMove } from '../changes/move.ts'
 import { awaitAll, syncTrees } from '../files/durable.ts'
@@ -233,6 +234,10 @@ async function planReplacement(context: StepContext, prepared: PreparedPart): Pr
   const leftBehind = wasThere ? undefined : part.leftBehind
   const keeper = isThere ? old : leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
+  if (leftBehind !== undefined && kept.length > 0)
+    deployment.tools.log.notice(
+      `The host's own files in the snapshot ${leftBehind} (${listNames(kept)}) return to ${placePath(part)}.`,
+    )
   const version = await leavingVersion(context, part, part.previous)
   const snapshot = isThere ? await nextSnapshot(deployment, part, version) : undefined
   const into = { type: 'move', from: relative(layout.root, part.staged), to: placePath(part) } as const
@@ -359,7 +364,8 @@ export function announceRemoved({ layout, tools, record }: Deployment, removed: 
     if (!done.has(placeName(place))) continue
     const version = row.snapshots.at(-1)?.version ?? 'of an unknown version'
     const path = installPath(layout, place)
-    tools.log.notice(`${path} (${version}) was removed, because this version of the project does not contain it.`)
+    const why = record.facts.removed ? '' : ', because this version of the project does not contain it'
+    tools.log.notice(`${path} (${version}) was removed${why}.`)
     const settings = settingsPath(layout, place)
     if (pathExistsSync(settings)) tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`)
   }
@@ -370,7 +376,7 @@ async function stopService(context: StepContext, part: InstalledPart): Promise<v
   const { log, signal } = context.deployment.tools
   const service = hostConfig && serviceOf(hostConfig, part.id)
   if (hostConfig === undefined || service === undefined) {
-    log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it is running.`)
+    log.warning(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it is running.`)
     return
   }
   const { up, known, missing } = await readServiceState(service, { signal })

@@ -76,9 +76,11 @@ function withoutRefusal({ reported }: LocalReport, notes: readonly Note[]): read
 
 /** The line below a successful outcome: the duration, the health check and the hub's answer. */
 function inOneLine({ report }: SummaryFacts): string {
-  const { changed, duration_ms: ms, reported } = report
+  const { changed, duration_ms: ms, reported, removed } = report
   const checked = checkedParts(report)
   const took = durationInWords(ms)
+  if (removed)
+    return `Took ${took}. A removal is not reported: the fleet view of the hub keeps the last report of this host.`
   const isHealthy = changed && checked.extent === 'all'
   const done = changed
     ? `${hasMovedParts(report) ? 'Installed' : 'Done'}${isHealthy ? ' and healthy' : ''} after`

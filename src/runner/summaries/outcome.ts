@@ -16,8 +16,10 @@ export function buildHeadline(run: RunResult): Headline {
       return describeFailure(report)
     case 'rolled_back':
       return { mark: '↩️', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${restoredNow(report)}` }
-    case 'interrupted':
-      return { mark: '⚠️', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` }
+    case 'interrupted': {
+      const run = report.removed ? wanted(report) : `The deployment of ${wanted(report)}`
+      return { mark: '⚠️', sentence: `${run} on ${report.host_id} was interrupted` }
+    }
     case 'inconsistent':
       return { mark: '🛑', sentence: describeUncertain(report) }
   }
@@ -42,7 +44,7 @@ function describeFailure(report: LocalReport): Headline {
     }
   if (error?.code === 'unhealthy')
     return { mark: '❌', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` }
-  const otherwise = error === null ? 'was not installed' : 'was refused'
+  const otherwise = error === null && !report.removed ? 'was not installed' : 'was refused'
   return { mark: '❌', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
 }
 
@@ -90,9 +92,10 @@ function installedNow({ running_version: version, error }: LocalReport): string 
   return version === null ? 'nothing was changed' : `${version} is still installed`
 }
 
-/** The name with the version that was to be installed. */
+/** The name with the version that was to be installed; for a removal, the removal. */
 function wanted(report: LocalReport): string {
   const { version, requested_version: asked } = report
+  if (report.removed) return `The removal of ${subjectName(report)}`
   if (version === null && asked === 'latest') return `${subjectName(report)} (latest)`
   return `${subjectName(report)} ${version ?? asked ?? ''}`.trim()
 }
@@ -100,9 +103,25 @@ function wanted(report: LocalReport): string {
 /** Describes a run that succeeded. The step fails anyway if the hub refused the report. */
 function describeSuccess(run: RunResult): Headline {
   const { report, error } = run
-  const ending = report.changed ? describeVersionChange(report) : describeUnchanged(run)
+  const ending = report.removed
+    ? describeRemoval(run)
+    : report.changed
+      ? describeVersionChange(report)
+      : describeUnchanged(run)
   if (error === undefined) return ending
   return { mark: '⚠️', sentence: `${ending.sentence}; the workflow step failed anyway (${error.code})` }
+}
+
+function describeRemoval({ report, dryRun }: RunResult): Headline {
+  const { previous_version: before, host_id: host, changed, state } = report
+  const removed = `${subjectName(report)} ${before ?? ''}`.trim()
+  if (state !== 'succeeded')
+    return {
+      mark: '🔎',
+      sentence: `Dry run: the removal of ${removed} from ${host} would ${dryRun?.inWords() ?? 'change nothing'}`,
+    }
+  if (!changed) return { mark: '✅', sentence: `${subjectName(report)} is not installed on ${host}` }
+  return { mark: '🗑️', sentence: `${removed} was removed from ${host}, and is kept as a snapshot` }
 }
 
 function describeVersionChange(report: LocalReport): Headline {

@@ -7,7 +7,7 @@ import { type Listing, listLasting, listLive } from './evidence.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './prepared-host.ts'
 import { filesWith, openProjectStage } from './project-stage.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
-import { openRollbackHosts } from './sweep-hosts.ts'
+import { openRollbackHosts, type Subject } from './sweep-hosts.ts'
 
 /** Hosts on which the power fails during one kind of deployment. */
 export interface PowerCutHosts {
@@ -41,6 +41,7 @@ export type Deployment =
   | 'operator rollback'
   | 'project update'
   | 'removal'
+  | 'operator removal'
   | 'recovery'
 
 /** A plugin's plan that also creates the plugin's settings file. */
@@ -72,7 +73,9 @@ export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCu
         outcome: 'rolled_back',
       }
     case 'operator rollback':
-      return await openRestoringHosts()
+      return await openRestoringHosts('a plugin with kept paths')
+    case 'operator removal':
+      return await openRestoringHosts('a plugin that is to be removed')
     case 'project update':
       return await openProjectHosts(['cart', 'till', 'mailer'])
     case 'removal':
@@ -82,9 +85,12 @@ export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCu
   }
 }
 
-/** A host that an operator rolls back to a named version, so that a repeated rollback has the same target. */
-async function openRestoringHosts(): Promise<PowerCutHosts> {
-  const hosts = await openRollbackHosts('a plugin with kept paths')
+/**
+ * A host that an operator rolls back to a named version, so that a repeated rollback has the same target, or whose plugin
+ * an operator removes.
+ */
+async function openRestoringHosts(subject: Subject): Promise<PowerCutHosts> {
+  const hosts = await openRollbackHosts(subject)
   const copy: PowerCutHosts['copy'] = (name, root) => {
     const host = hosts.copy(name, root)
     const post: HostCopy['post'] = (inputs, run = {}) =>
@@ -99,7 +105,7 @@ async function openRestoringHosts(): Promise<PowerCutHosts> {
     reference: listLasting(host.root),
     inputs: {},
     outcome: 'success',
-    isMarketplace: true,
+    isMarketplace: subject === 'a plugin with kept paths',
     copy,
     close: hosts.close,
   }

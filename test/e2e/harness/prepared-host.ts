@@ -166,7 +166,7 @@ export function hostFolder({ folder }: Pick<Stage, 'folder'>, name: string): str
 export function copyBuild({ folder }: Pick<Stage, 'folder'>): string {
   const from = resolve(import.meta.dirname, '../../..')
   const to = join(folder, 'repository')
-  for (const part of ['action.yml', 'project', 'rollback', 'dist'])
+  for (const part of ['action.yml', 'project', 'rollback', 'remove', 'dist'])
     cpSync(join(from, part), join(to, part), { recursive: true })
   return to
 }

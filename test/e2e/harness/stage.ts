@@ -176,6 +176,16 @@ export function rollBack(
   return runAction({ action: 'rollback', workspace, ...run, inputs: given })
 }
 
+/** Runs the remove action. */
+export function removePart(
+  { workspace, root }: Pick<Stage, 'workspace' | 'root'>,
+  inputs: Record<string, string> = {},
+  run: Partial<ActionRun> = {},
+): Promise<ActionResult> {
+  const given = { id: 'greeter', 'project-root': root, 'host-id': 'host-1', ...inputs }
+  return runAction({ action: 'remove', workspace, ...run, inputs: given })
+}
+
 export function installedRow({ root }: Pick<Stage, 'root'>): InstalledRow {
   return JSON.parse(readFileSync(join(root, '.hub-deploy/installed.json'), 'utf8')).installed[0]
 }

@@ -153,23 +153,24 @@ export interface RollbackHosts {
 }
 
 export interface RollbackHost extends HostCopy {
-  /** Restores 1.0.0. */
+  /** Restores 1.0.0, or removes the plugin. */
   rollBack(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
   /** Runs the post step of a rollback that was killed while it had the lock. */
   rollbackPost(run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
-export type Subject = 'a plugin with kept paths' | 'a project of three parts'
+/** What is rolled back; a plugin that is to be removed is not, but its removal has the same states. */
+export type Subject = 'a plugin with kept paths' | 'a project of three parts' | 'a plugin that is to be removed'
 
 export async function openRollbackHosts(subject: Subject): Promise<RollbackHosts> {
-  return subject === 'a plugin with kept paths' ? await openPluginHosts() : await openProjectHosts()
+  return subject === 'a project of three parts' ? await openProjectHosts() : await openPluginHosts(subject)
 }
 
 /**
  * A host whose rollback prunes 0.9.0 and carries the host's data over. The file etc/local.conf is in both versions, and
  * is a kept path only for the rollback, not for the deployments.
  */
-async function openPluginHosts(): Promise<RollbackHosts> {
+async function openPluginHosts(subject: Subject): Promise<RollbackHosts> {
   const stage = await openStage()
   const repository = copyBuild(stage)
   for (const version of ['0.9.0', '1.0.0', '2.0.0']) {
@@ -185,7 +186,10 @@ async function openPluginHosts(): Promise<RollbackHosts> {
   const own = { id: 'greeter', 'to-version': '1.0.0', 'keep-snapshots': '1', 'keep-paths': 'data\netc/local.conf' }
   const report = { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'greeter' }
   const origin = { stage, repository, root: stage.root, plan: PLUGIN_PLAN, inputs }
-  return hostsOf(origin, { ...own, ...report }, () => stage.close())
+  const close = () => stage.close()
+  if (subject === 'a plugin that is to be removed')
+    return hostsOf(origin, { id: 'greeter', 'keep-snapshots': '1' }, close, 'remove')
+  return hostsOf(origin, { ...own, ...report }, close)
 }
 
 /** A host whose rollback replaces cart, removes till and restores mailer with its data. */
@@ -211,13 +215,14 @@ function hostsOf(
   origin: HostOrigin & { readonly stage: Pick<LocalStage, 'hub'> },
   own: Record<string, string>,
   close: () => Promise<void>,
+  action: 'rollback' | 'remove' = 'rollback',
 ): RollbackHosts {
   const copy = (name: string, root?: string): RollbackHost => {
     const host = root === undefined ? copyHost(origin, name) : copyHost(origin, name, root)
     const { repository } = origin
     const rollBack: RollbackHost['rollBack'] = (inputs = {}, run = {}) =>
       runAction({
-        action: 'rollback',
+        action,
         repository,
         workspace: host.workspace,
         ...run,

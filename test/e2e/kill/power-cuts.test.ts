@@ -36,6 +36,7 @@ const DEPLOYMENTS: readonly Deployment[] = [
   'operator rollback',
   'project update',
   'removal',
+  'operator removal',
   'recovery',
 ]
 const SHARED: Disk = {

@@ -30,7 +30,13 @@ const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused',
 /** The traced calls: those that change names, those that make bytes durable, and the write of each journal record. */
 const CALLS = [...NAME_CALLS, 'pwrite64']
 
-for (const subject of ['a plugin with kept paths', 'a project of three parts'] satisfies Subject[]) {
+const SUBJECTS: readonly Subject[] = [
+  'a plugin with kept paths',
+  'a project of three parts',
+  'a plugin that is to be removed',
+]
+
+for (const subject of SUBJECTS) {
   describe(`a rollback of ${subject}, killed before any one of its calls`, { skip: whyNoStrace() }, () => {
     let hosts: RollbackHosts
     let traces: Traces<RollbackHost>

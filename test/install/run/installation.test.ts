@@ -63,7 +63,7 @@ describe('findReplaced', () => {
 
   for (const [name, isRemoved, ending] of [
     ['replaced', false, `${RESTORED}.`],
-    ['removed', true, `${RESTORED}, or when the same project installs the part again.`],
+    ['removed', true, `${RESTORED}, or when the part is deployed again.`],
   ] as const) {
     it(`says when the files of this host return from the snapshot of a ${name} part`, async t => {
       const layout = await prepareTemporaryHost(t)
