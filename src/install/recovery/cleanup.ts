@@ -90,6 +90,7 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
  * of a run that was never recovered. Throws the system's error if the folder cannot be moved.
  */
 export async function discardStaging(layout: Layout, deploymentId: string): Promise<void> {
+  await makeTrash(layout)
   moveToTrash(layout, stagingPath(layout, deploymentId), deploymentId)
   for (const folder of [layout.trash, layout.staging]) await syncDirectory(folder)
 }
@@ -156,8 +157,14 @@ async function discardTree(layout: Layout, path: string): Promise<void> {
   if (!pathExistsSync(dirname(tree))) return
   const [mounted] = mountPointsIn(tree)
   if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
+  await makeTrash(layout)
   moveToTrash(layout, tree)
   for (const folder of [layout.trash, dirname(tree)]) await syncDirectory(folder)
+}
+
+/** An operator who needs space may have removed the whole folder, and a recovery prepares no host. */
+async function makeTrash({ trash }: Layout): Promise<void> {
+  await makePrivateDirectories(trash)
 }
 
 /**

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { describe, it } from 'node:test'
 import { applyChanges } from '../../../src/install/changes/change.ts'
 import { UntouchableHostError } from '../../../src/install/host/ownership.ts'
@@ -41,6 +41,16 @@ describe('recoverHost', () => {
     assert.deepEqual(scene.plugins(), before)
     assertSettled(scene)
     assert.ok(!existsSync(scene.layout.lock))
+  })
+
+  it('succeeds after an operator has removed the whole trash', async t => {
+    const scene = await makeScene(t)
+    const before = scene.plugins()
+    await interruptUpdate(scene)
+    rmdirSync(scene.layout.trash)
+    assert.equal((await recoverHost(scene.host, 5000))?.report.outcome, 'rolled_back')
+    assert.deepEqual(scene.plugins(), before)
+    assertSettled(scene)
   })
 
   it('releases the lock when the recovery fails', async t => {
