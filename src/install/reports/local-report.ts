@@ -8,7 +8,16 @@ import { asSentence } from '../../core/text.ts'
 import { createFile, replaceFile } from '../files/durable.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import { byNumber, installPath, isSamePlace, type Layout, nextNumber, placeAt, placeOf } from '../host/layout.ts'
+import {
+  byNumber,
+  installPath,
+  isSamePlace,
+  type Layout,
+  nameOf,
+  nextNumber,
+  placeAt,
+  placeOf,
+} from '../host/layout.ts'
 import { readHostsDirectory } from '../host/plugins-directory.ts'
 import { presentRow, versionInPlace } from '../host/previous-install.ts'
 import { readInstalled } from '../host/record.ts'
@@ -26,7 +35,7 @@ import {
 } from '../journal/facts.ts'
 import { redactTexts } from '../journal/journal.ts'
 import { readJournal } from '../journal/read.ts'
-import { findCommit, type JournalRecord, pendingChanges } from '../journal/records.ts'
+import { type CommitRecord, findCommit, type JournalRecord, pendingChanges } from '../journal/records.ts'
 import type { DeploymentRecord, Redaction } from '../transaction/record.ts'
 import { isOnlyAdded } from '../trees/drift.ts'
 
@@ -279,14 +288,24 @@ export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Ou
  */
 export function readRunningVersion(layout: Layout, facts: DeploymentFacts): string | null {
   const journal = orNone(() => readJournal(layout.journal) ?? [])
-  const committed = findCommit(journal)?.rows
-  if (committed === undefined && isChanging(journal, facts)) return null
-  const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts))
+  const commit = findCommit(journal)
+  if (commit === undefined && isChanging(journal, facts)) return null
+  const own = rowsAfter(
+    commit,
+    orNone(() => readInstalled(layout)),
+  ).filter(row => isOf(row, facts))
   if (own.length === 0) return facts.previous_version
   const present = own.flatMap(row => presentIn(layout, row, facts) ?? [])
   const versions = present.map(row => versionInPlace(layout, row, isModifiedIn(facts, row)))
   if (facts.contract !== 'project') return versions[0] ?? null
   return versions.every((version, at) => version === present[at]?.version) ? newestProjectVersion(present) : null
+}
+
+/** Returns the recorded rows, apart from those that a commit replaces or removes, and the committed ones. */
+function rowsAfter(commit: CommitRecord | undefined, recorded: readonly InstalledRow[]): readonly InstalledRow[] {
+  if (commit === undefined) return recorded
+  const changed = new Set([...commit.rows, ...commit.removed].map(nameOf))
+  return [...commit.rows, ...recorded.filter(row => !changed.has(nameOf(row)))]
 }
 
 /** True if this run found that files of a part were changed or removed. */

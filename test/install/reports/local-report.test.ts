@@ -14,6 +14,7 @@ import {
   writeLocalReport,
 } from '../../../src/install/reports/local-report.ts'
 import { temporaryDirectory, writeTree } from '../../folders.ts'
+import { journalText } from '../journal/journal-text.ts'
 import { hostOf } from '../prepared-deployment.ts'
 import { factsOf, prepareTemporaryHost, reportOf, rowOf } from '../prepared-host.ts'
 
@@ -24,6 +25,22 @@ describe('readRunningVersion', () => {
     assert.equal(readRunningVersion(layout, factsOf()), null)
     writeTree(layout.root, { 'plugins/greeter/a': '' })
     assert.equal(readRunningVersion(layout, factsOf()), '2.0.0')
+  })
+
+  it('returns the version that a rollback has committed but not recorded, although it was installed earlier', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const project = { contract: 'project', slug: 'app', artifact_sha256: null } as const
+    const newer = rowOf({ ...project, version: '2.0.0', project_version: '2.0.0', installation: 2 })
+    await recordInstalled(layout, { rows: [newer], removed: [] })
+    writeTree(layout.root, { 'plugins/greeter/plugin.yaml': 'name: greeter\nversion: 1.0.0\n' })
+    const facts = factsOf({ contract: 'project', kind: null, slug: 'app', id: null, rollback_of: '2.0.0' })
+    const restored = { ...newer, version: '1.0.0', project_version: '1.0.0', installation: 1 }
+    const commit = { record: 'commit', at: facts.started_at, rows: [restored], removed: [], discard: [] }
+    writeFileSync(
+      layout.journal,
+      journalText([{ record: 'begin', facts, report_address: null, keep_paths: [] }, commit]),
+    )
+    assert.equal(readRunningVersion(layout, facts), '1.0.0')
   })
 
   it('does not throw if the directory of the plugin cannot be examined', async t => {
