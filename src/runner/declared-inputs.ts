@@ -170,10 +170,12 @@ export function findStrayInputs(action: ActionName, env: NodeJS.ProcessEnv = pro
   const problems: { input: string; message: string }[] = []
   const warnings: string[] = []
   for (const name of names) {
-    const others = Object.entries(DECLARED_INPUTS).filter(([, inputs]: [string, readonly string[]]) =>
-      inputs.includes(name),
+    const spelt = name.replace(/[_ ]/g, '-')
+    const isOwn = declared.includes(spelt)
+    const others = Object.entries(DECLARED_INPUTS).filter(
+      ([, inputs]: [string, readonly string[]]) => !isOwn && inputs.includes(spelt),
     )
-    const meant = findMeant(name.replace(/[_ ]/g, '-'), declared)
+    const meant = findMeant(spelt, declared)
     if (others.length > 0)
       warnings.push(
         `${name} is an input of ${others.map(([other]) => other).join(', ')}, but not of this action, so it has no effect.`,

@@ -48,4 +48,11 @@ describe('findStrayInputs', () => {
       'slug is an input of deploy, rollback, verify, fleet, but not of this action, so it has no effect.',
     ])
   })
+
+  for (const written of ['dry-run', 'dry_run', 'dry run'])
+    it(`warns that an action without dry runs makes none for ${written}`, () => {
+      assert.deepEqual(about('project', written), [
+        `${written} is an input of deploy, rollback, but not of this action, so it has no effect.`,
+      ])
+    })
 })
