@@ -1,6 +1,6 @@
 import { z } from 'zod/mini'
 import { idSchema } from '../../core/identifiers.ts'
-import { type Change, changeSchema } from '../changes/change.ts'
+import { type Change, changeSchema, isRelated } from '../changes/change.ts'
 import {
   installedRowSchema,
   keepPathSchema,
@@ -99,19 +99,28 @@ export function findCommit(records: readonly JournalRecord[]): CommitRecord | un
   return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
 }
 
-/** Returns the changes that were announced and are not undone yet, oldest first. */
+/**
+ * Returns the changes that were announced and are not undone yet, oldest first. A change is undone only after all newer
+ * changes of the same tree, so the record of its undo also counts for those whose own record could not be written.
+ */
 export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChange[] {
   let pending: AnnouncedChange[] = []
   for (const [index, record] of records.entries()) {
     const announced = numberedIn(record, index + 1)
     if (announced.length > 0) pending = pending.map(change => ({ ...change, wasMade: true }))
     pending.push(...announced)
-    if (record.record === 'undone') pending = pending.filter(change => !isUndoneBy(change, record))
+    if (record.record === 'undone') pending = withoutUndone(pending, record)
     // After this end, no change is left to undo, even if there was no room to record each undo.
     else if (record.record === 'end' && record.end.rollback?.restored !== false && !record.unfinished) pending = []
     else if (record.record === 'end') pending = pending.map(({ wasMade: _, ...change }) => change)
   }
   return pending
+}
+
+function withoutUndone(pending: AnnouncedChange[], record: UndoneRecord): AnnouncedChange[] {
+  const undone = pending.find(change => isUndoneBy(change, record))
+  if (undone === undefined) return pending
+  return pending.filter(({ seq, change }) => seq < undone.seq || !isRelated(change, undone.change))
 }
 
 /** Announces one change, or several independent ones. */

@@ -67,7 +67,9 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
         const undone = wasUndone ? UNDONE_BEFORE : await undoChange(root, change)
         wasChanged ||= undone.wasMade
         const record = noteUndone(changeLog, newest, { undone, isCertain, older: left })
-        if (undone.unsynced === undefined) await recordUndone(journal, pending, [newest, record])
+        // A recorded undo says that every newer change of the same tree is undone durably, too.
+        const isAfterUnsynced = [...unsynced.keys()].some(newer => isRelated(newer.change, change))
+        if (undone.unsynced === undefined && !isAfterUnsynced) await recordUndone(journal, pending, [newest, record])
         else unsynced.set(newest, record)
       } catch (error) {
         failed.push(change)

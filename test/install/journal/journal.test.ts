@@ -312,11 +312,22 @@ describe('readJournal', () => {
 
 describe('pendingChanges', () => {
   it('are those announced and not undone yet, oldest first, whichever one was undone', () => {
-    const second: Change = { type: 'make_directory', path: 'plugins' }
+    const second: Change = { type: 'make_directory', path: 'extensions' }
     const records: JournalRecord[] = [BEGIN, CHANGE, { record: 'change', change: second }, STATE]
     assert.deepEqual(pendingChanges([...records, { ...UNDONE, of: 3 }]), [{ seq: 2, change: MOVE, wasMade: true }])
     assert.deepEqual(pendingChanges([...records, { ...UNDONE, of: 2 }]), [{ seq: 3, change: second }])
     assert.deepEqual(pendingChanges([BEGIN]), [])
+  })
+
+  it('contain no newer change of the same tree: it was undone first, even if that could not be recorded', () => {
+    const staged = `.hub-deploy/staging/${DEPLOYMENT_ID}/tree`
+    const [kept, into] = [
+      { from: `${SNAPSHOT}/data`, to: `${staged}/data` },
+      { from: staged, to: 'plugins/x' },
+    ].map(paths => ({ record: 'change' as const, change: { ...MOVE, ...paths } }))
+    const other = { ...MOVE, from: 'plugins/y', to: SNAPSHOT.replace('/x/', '/y/') }
+    const records = [BEGIN, CHANGE, kept, into, { record: 'change', change: other }] as JournalRecord[]
+    assert.deepEqual(pendingChanges([...records, { ...UNDONE, of: 2 }]), [{ seq: 5, change: other }])
   })
 
   it('are empty after an end that restored everything, even if not every undo could be recorded', () => {

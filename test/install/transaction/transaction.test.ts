@@ -273,8 +273,26 @@ describe('an undo of which one call fails', () => {
     })
     assert.deepEqual(scene.listing(), scene.before)
     assert.match(scene.transaction.unsynced[0]?.message ?? '', /durable.*EIO/)
-    assert.equal(scene.announced().length, 6)
+    assert.equal(scene.announced().length, 9)
     await scene.transaction.undo()
+    assert.deepEqual([scene.announced(), scene.listing()], [[], scene.before])
+  })
+
+  it('leaves an older change to the next undo together with a newer one that cannot be synced', async t => {
+    const scene = await makeSwitched(t)
+    const path = process.env['PATH']
+    t.after(() => {
+      process.env['PATH'] = path
+    })
+    process.env['PATH'] = '/nonexistent'
+    await t.test('while the disk is broken', async own => {
+      for (const broken of places(scene, snapshotOf('b'), 'plugins/a/main')) failCalls(own, 'openSync', broken)
+      assert.equal(await scene.transaction.undo(), true)
+    })
+    assert.deepEqual(scene.listing(), scene.before)
+    assert.equal(scene.transaction.unsynced.length, 1)
+    // The next run begins with what the journal says.
+    assert.equal(await undoChanges(scene.changeLog, scene.announced()), true)
     assert.deepEqual([scene.announced(), scene.listing()], [[], scene.before])
   })
 
