@@ -62,7 +62,7 @@ async function findChanges(
     if (!isAnnounced) await announceRecovery(deployment)
     announceStickyPaths(deployment, order)
     const { parts, removals } = order
-    warnOfSkipped({ deployment, order })
+    await warnOfSkipped({ deployment, order })
     await recordDrift(deployment, [...parts, ...removals])
     warnOfDrift(deployment)
     tools.log.group('dry run')

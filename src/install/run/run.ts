@@ -54,7 +54,7 @@ export async function runLocked<Checked>(
     announceStickyPaths(deployment, order)
     const context = session.stepContext(order)
     noticeSettings(context)
-    warnOfSkipped(context)
+    await warnOfSkipped(context)
     await flow.install(context)
     ending = await commit(deployment, session, await buildInstallation(context))
     await flow.end('succeeded')

@@ -7,6 +7,7 @@ import { namesIn } from '../../core/plan/settings.ts'
 import { cleanForeignText, listNames } from '../../core/text.ts'
 import { meetsCondition } from '../../core/trust/versions.ts'
 import { readSmallFileSync, tryReadSmallFileSync } from '../files/open.ts'
+import { TimeSlice } from '../files/time-slice.ts'
 import { isAbsent, pathExistsSync } from '../files/walk.ts'
 import { installPath, placeName, placePath, settingsPath } from '../host/layout.ts'
 import { findPart, type Part, type StepContext } from './context.ts'
@@ -17,14 +18,18 @@ type Context = Pick<StepContext, 'deployment' | 'order'>
 /**
  * Before the first step, warns of each plugin that the host framework would skip, because the framework's version,
  * another plugin or a variable is missing, or because the plugin has no plugin.yaml. The run goes on: the operator may
- * know more than the files on this host.
+ * know more than the files on this host. Throws only the signal's reason.
  */
-export function warnOfSkipped(context: Context): void {
+export async function warnOfSkipped(context: Context): Promise<void> {
   const { deployment, order } = context
   const { log } = deployment.tools
   const plugins = order.parts.filter(({ shelf }) => shelf === 'plugins')
+  const requiring = plugins.filter(({ environment }) => (environment.needs?.requires.length ?? 0) > 0)
+  const present = new Map<string, PresentPlugins | undefined>()
+  for (const directory of new Set(requiring.map(({ directory }) => directory)))
+    present.set(directory, await findPlugins(context, directory))
   for (const part of plugins) {
-    const reasons = reasonsToSkip(context, part)
+    const reasons = reasonsToSkip(context, part, present.get(part.directory))
     if (reasons.length > 0)
       log.warning(`The host framework may not load ${placePath(part)}: ${reasons.join('; ')}. This run installs it.`)
   }
@@ -35,15 +40,18 @@ export function warnOfSkipped(context: Context): void {
     )
 }
 
+/** Plugins by the names by which the host framework knows them, with their versions. */
+type PresentPlugins = ReadonlyMap<string, string | undefined>
+
 /** Each reason is a clause. */
-function reasonsToSkip(context: Context, part: Part): string[] {
+function reasonsToSkip(context: Context, part: Part, present: PresentPlugins | undefined): string[] {
   const { needs } = part.environment
   const tree = treePathOf(context.deployment.layout, part)
   if (needs === undefined)
     return pathExistsSync(join(tree, 'plugin.json')) ? ['it has a plugin.json, but no plugin.yaml'] : []
   return [
     ...otherFramework(needs, context.order.hostConfig?.frameworkVersion),
-    ...missingPlugins(context, part, needs),
+    ...(present === undefined ? [] : missingPlugins(part, needs, present)),
     ...missingVariables(context, part, needs),
   ]
 }
@@ -57,9 +65,7 @@ export function otherFramework({ frameworkVersion: needed }: PluginNeeds, versio
   return isMet ? [] : [`${named}, but the host config says that the framework is ${version}`]
 }
 
-function missingPlugins(context: Context, { directory }: Part, { requires }: PluginNeeds): string[] {
-  if (requires.length === 0) return []
-  const present = findPlugins(context, directory)
+function missingPlugins({ directory }: Part, { requires }: PluginNeeds, present: PresentPlugins): string[] {
   return requires.flatMap(({ name, version: condition = '*' }) => {
     const wanted = condition === '*' ? '' : ` ${cleanForeignText(condition, 60)}`
     const named = `it requires ${cleanForeignText(name, 64)}${wanted}`
@@ -70,11 +76,17 @@ function missingPlugins(context: Context, { directory }: Part, { requires }: Plu
   })
 }
 
+/** A service may have put any number of files there, each of which takes a third of a second to read at worst. */
+const MAX_PLUGINS = 500
+
 /**
- * Returns the names of the plugins that this directory will contain, with their versions. The name is the one in
- * plugin.yaml, as the host framework knows the plugin, else the id.
+ * Returns the plugins that this directory will contain; undefined if there are 500 or more. A plugin's name is the one
+ * in plugin.yaml, as the host framework knows the plugin, else the id. Throws only the signal's reason.
  */
-function findPlugins({ deployment: { layout }, order }: Context, directory: string): Map<string, string | undefined> {
+async function findPlugins(
+  { deployment: { layout, tools }, order }: Context,
+  directory: string,
+): Promise<PresentPlugins | undefined> {
   const path = join(layout.root, directory)
   const replaced = new Set([...order.parts, ...order.removals].map(placePath))
   const staying = namesOfEntries(path).filter(id => !id.startsWith('_') && !replaced.has(`${directory}/${id}`))
@@ -84,14 +96,16 @@ function findPlugins({ deployment: { layout }, order }: Context, directory: stri
       .filter(part => part.directory === directory)
       .map(part => ({ id: part.id, tree: treePathOf(layout, part) })),
   ]
-  return new Map(
-    trees.flatMap(({ id, tree }) => {
-      const text = tryReadSmallFileSync(join(tree, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes)
-      if (text === undefined) return []
-      const { name, version } = tryToParse(text) ?? {}
-      return [[name ?? id, version] as const]
-    }),
-  )
+  const present = new Map<string, string | undefined>()
+  let left = MAX_PLUGINS
+  await new TimeSlice(tools.signal).forEach(trees, ({ id, tree }) => {
+    const text = left > 0 ? tryReadSmallFileSync(join(tree, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes) : undefined
+    if (text === undefined) return
+    left--
+    const { name, version } = tryToParse(text) ?? {}
+    present.set(name ?? id, version)
+  })
+  return left > 0 ? present : undefined
 }
 
 function namesOfEntries(path: string): string[] {

@@ -19,6 +19,7 @@ interface Scene {
   readonly framework?: string
   readonly settings?: Readonly<Record<string, string>>
   readonly writesSettings?: boolean
+  readonly signal?: AbortSignal
 }
 
 const STEPS = `format_version: "1"
@@ -30,7 +31,7 @@ steps:
 const WRITE = '  - {id: b, action: write_env, plugin: x, from: plugins/x/etc/env}\n'
 
 async function linesOf(t: TestContext, scene: Scene): Promise<string[]> {
-  const { yaml, tree = {}, host = {}, framework, settings = {}, writesSettings = false } = scene
+  const { yaml, tree = {}, host = {}, framework, settings = {}, writesSettings = false, signal } = scene
   const layout = await prepareTemporaryHost(t)
   const environment = environmentOf(yaml === undefined ? undefined : parsePluginYaml(yaml))
   const part = partOf(layout, { environment })
@@ -38,11 +39,11 @@ async function linesOf(t: TestContext, scene: Scene): Promise<string[]> {
   const request = { settings: new Map(Object.entries(settings)) }
   const { steps } = parsePlan(`${STEPS}${writesSettings ? WRITE : ''}`, 'install.yaml')
   const hostConfig = framework === undefined ? undefined : parseHostConfig(`version: 1\n${framework}`, 'host.yaml')
-  const deployment = deploymentOf(layout, { tools: { log }, request })
+  const deployment = deploymentOf(layout, { tools: { log, ...(signal && { signal }) }, request })
   const context = await contextOf(t, deployment, { parts: [part], steps, hostConfig })
   writeTree(part.staged, { ...tree, ...(yaml === undefined ? {} : { 'plugin.yaml': yaml }) })
   writeTree(layout.root, host)
-  warnOfSkipped(context)
+  await warnOfSkipped(context)
   return log.lines
 }
 
@@ -120,5 +121,21 @@ describe('warnOfSkipped', () => {
       assert.equal(lines.length, 1)
       assert.match(lines.join(), /^notice plugins\/x: .* add framework: \{version: "\.\.\."\} there\.$/)
     }
+  })
+
+  const REQUIRES = 'requires: [missing]\n'
+  /** Plugins that another process has put there. */
+  const crowd = (count: number, yaml = ''): Record<string, string> =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`plugins/p${index}/plugin.yaml`, yaml]))
+
+  it('hears a cancel while it reads plugin.yaml files that take long', async t => {
+    const costly = `a: [${'[],'.repeat(5000)}]\n`
+    const signal = AbortSignal.abort(new Error('cancelled'))
+    await assert.rejects(linesOf(t, { yaml: REQUIRES, host: crowd(3, costly), signal }), { message: 'cancelled' })
+  })
+
+  it('does not say which plugins are missing where there are too many to read', async t => {
+    assert.equal((await linesOf(t, { yaml: REQUIRES, host: crowd(100) })).length, 1)
+    assert.deepEqual(await linesOf(t, { yaml: REQUIRES, host: crowd(500) }), [])
   })
 })
