@@ -117,19 +117,24 @@ interface Keeping {
  *
  * What runs must come from the artifact, whatever a record below the project root says. So this function leaves out
  * every path that is not a valid keep-path, a plugin's entry point with all directories above it, and bytecode caches.
- * Returns nothing if the host cannot be read: a later step reads the same files and reports the problem.
+ * Returns nothing if the record cannot be read: a later step reads it again and reports the problem. Throws the system's
+ * error if a path cannot be examined, because it would not stay.
  */
 export function findStickyPaths(layout: Layout, place: Place, { named, origin }: Keeping): string[] {
+  const { installed, removed } = tryToFindRows(layout, place)
+  const path = installPath(layout, place)
+  if (pathExistsSync(path)) return stickyIn(path, place, { recorded: installed?.keep_paths ?? [], named })
+  const left = origin && newestWithKept(installed ?? removed, origin)
+  const root = left && join(snapshotsPath(layout, place), left.name)
+  return root === undefined ? [] : stickyIn(root, place, { recorded: left?.kept_paths ?? [], named })
+}
+
+function tryToFindRows(layout: Layout, place: Place): Partial<Pick<PreviousInstall, 'installed' | 'removed'>> {
   try {
     const record = readHostRecord(layout)
-    const [installed, removed] = [findInstalled(record.installed, place), findInstalled(record.removed, place)]
-    const path = installPath(layout, place)
-    if (pathExistsSync(path)) return stickyIn(path, place, { recorded: installed?.keep_paths ?? [], named })
-    const left = origin && newestWithKept(installed ?? removed, origin)
-    const root = left && join(snapshotsPath(layout, place), left.name)
-    return root === undefined ? [] : stickyIn(root, place, { recorded: left?.kept_paths ?? [], named })
+    return { installed: findInstalled(record.installed, place), removed: findInstalled(record.removed, place) }
   } catch {
-    return []
+    return {}
   }
 }
 

@@ -152,6 +152,16 @@ describe('paths that keep-paths no longer names', () => {
     assert.deepEqual([named.outputs['outcome'], textOf('data/db/rows')], ['success', 'mine'], named.log)
   })
 
+  it('stay, or the run is refused, if one of them cannot be examined', async () => {
+    await update({}, { 'keep-paths': '.env, data, state/db' })
+    symlinkSync('state', join(place, 'state'))
+    await stage.publish('3.0.0', pluginFiles('3.0.0'))
+    const { outputs, log } = await stage.deploy(SHORTER)
+    assert.deepEqual([outputs['outcome'], outputs['running-version']], ['failed', '2.0.0'], log)
+    assert.match(log, /plugins\/greeter\/state\/db/)
+    assert.equal(textOf('data/db/rows'), 'mine')
+  })
+
   for (const [path, outcome] of Object.entries({
     src: 'success',
     'src/main.py': 'success',
