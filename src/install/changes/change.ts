@@ -5,7 +5,7 @@ import { errnoOf } from '../../core/errors.ts'
 import { isWithoutLinks, linkOrClaimSync, makeOpenDirectorySync, syncDirectory } from '../files/durable.ts'
 import type { OpenDirectory } from '../files/open.ts'
 import { isAbsent, pathExistsSync } from '../files/walk.ts'
-import { type Place, placeAt } from '../host/layout.ts'
+import { type Place, placeAt, placePath } from '../host/layout.ts'
 import {
   type HeldEnds,
   type HeldPath,
@@ -73,14 +73,20 @@ export function placesIn(changes: readonly Change[]): Place[] {
 }
 
 /**
- * Returns the directories, relative to the project root, in which changes create, move or remove something, each once.
+ * Returns the directories of parts, relative to the project root, in which changes create, move or remove something,
+ * each once. Inside a part, whose files may belong to its service, that is the directory of the part: `installed` and
+ * the changes themselves say where parts are.
  */
-export function directoriesIn(changes: readonly Change[]): string[] {
+export function directoriesIn(changes: readonly Change[], installed: readonly Place[] = []): string[] {
+  const moved = placesIn(changes)
+  const around = (path: string): string | undefined =>
+    [...moved, ...installed].find(place => path.startsWith(`${placePath(place)}/`))?.directory
   const others = changes.flatMap(change => {
-    if (change.type === 'make_directory') return [change.path]
-    return change.type === 'create_file' ? [dirname(change.path.replace(/\/?\.env$/, ''))] : []
+    if (change.type === 'move') return []
+    const usual = change.type === 'make_directory' ? change.path : dirname(change.path.replace(/\/?\.env$/, ''))
+    return [around(change.path) ?? usual]
   })
-  return [...new Set([...placesIn(changes).map(({ directory }) => directory), ...others])]
+  return [...new Set([...moved.map(({ directory }) => directory), ...others])]
 }
 
 /**

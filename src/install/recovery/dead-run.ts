@@ -4,8 +4,9 @@ import { asSentence, cleanForeignText } from '../../core/text.ts'
 import { directoriesIn, placesIn } from '../changes/change.ts'
 import { toHostError } from '../files/errors.ts'
 import { pathExistsSync } from '../files/walk.ts'
-import type { Layout, Place } from '../host/layout.ts'
+import { type Layout, type Place, placeOf } from '../host/layout.ts'
 import { describeLiveHolder } from '../host/lock.ts'
+import { readInstalled } from '../host/record.ts'
 import { type DeploymentEnd, flowOf, type RollbackFacts } from '../journal/facts.ts'
 import type { Journal } from '../journal/journal.ts'
 import { JournalDamage } from '../journal/line.ts'
@@ -117,9 +118,18 @@ export function changedPlaces(records: readonly JournalRecord[]): Place[] {
   return placesIn(records.flatMap(announcedIn))
 }
 
-/** Returns the directories, relative to the project root, in which a run has changed something, or was about to. */
-export function changedDirectories(records: readonly JournalRecord[]): string[] {
-  return directoriesIn(records.flatMap(announcedIn))
+/** Returns the directories of parts, relative to the project root, in which a run has changed something, or was about to. */
+export function changedDirectories(layout: Layout, records: readonly JournalRecord[]): string[] {
+  return directoriesIn(records.flatMap(announcedIn), tryToFindPlaces(layout))
+}
+
+/** Returns no places if the record cannot be read: whatever needs the record reports that. */
+function tryToFindPlaces(layout: Layout): readonly Place[] {
+  try {
+    return readInstalled(layout).map(placeOf)
+  } catch {
+    return []
+  }
 }
 
 /** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */

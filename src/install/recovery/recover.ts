@@ -86,7 +86,7 @@ function openDeadRun(host: HostContext): DeadRun | undefined {
   if (begin?.record !== 'begin') return undefined
   requireOwnDirectory(stagingPath(layout, begin.facts.deployment_id))
   // The run may have been the first to install anything in one of these directories.
-  for (const directory of changedDirectories(records)) requireSafeDirectory(host, directory)
+  for (const directory of changedDirectories(layout, records)) requireSafeDirectory(host, directory)
   log.group('Recovering an interrupted deployment', 'at once')
   const record = recordFromJournal(begin.facts, records)
   const { drift: _, ...words } = record.facts

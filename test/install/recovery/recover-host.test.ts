@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { chmodSync, existsSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { applyChanges } from '../../../src/install/changes/change.ts'
 import { UntouchableHostError } from '../../../src/install/host/ownership.ts'
+import { recordInstalled } from '../../../src/install/host/record.ts'
 import { buildEnd } from '../../../src/install/journal/facts.ts'
 import {
   holdLock,
@@ -11,8 +13,17 @@ import {
   recoverMainStep,
 } from '../../../src/install/recovery/recover-host.ts'
 import { writeLocalReport } from '../../../src/install/reports/local-report.ts'
-import { DEPLOYMENT_ID, NO_SECRETS, reportOf } from '../prepared-host.ts'
-import { announced, assertReported, assertSettled, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
+import { DEPLOYMENT_ID, NO_SECRETS, reportOf, rowOf } from '../prepared-host.ts'
+import {
+  announced,
+  assertReported,
+  assertSettled,
+  begun,
+  makeScene,
+  type Scene,
+  STAGING,
+  UPDATE,
+} from './recovery-scene.ts'
 
 const REFUSED = buildEnd(new Date(), {
   outcome: 'failed',
@@ -52,6 +63,26 @@ describe('recoverHost', () => {
     assert.deepEqual(scene.plugins(), before)
     assertSettled(scene)
   })
+
+  for (const made of [[], UPDATE.slice(0, 3)])
+    it(`does not ask who can write to a plugin in which settings were created (${made.length} changes before)`, async t => {
+      const scene = await makeScene(t)
+      await recordInstalled(scene.layout, { rows: [rowOf()], removed: [] })
+      chmodSync(join(scene.layout.root, 'plugins/greeter'), 0o775)
+      const before = scene.plugins()
+      for (const change of made) await applyChanges(scene.layout.root, [change])
+      const folder = { type: 'make_directory', path: 'plugins/greeter/conf' } as const
+      const file = {
+        type: 'create_file',
+        staged: `${STAGING}/greeter.env`,
+        path: 'plugins/greeter/conf/app.env',
+      } as const
+      await applyChanges(scene.layout.root, [folder, file])
+      scene.writeJournal([...begun(scene.sender), ...announced([...made, folder, file])])
+      await recoverHost(scene.host, 5000)
+      assert.deepEqual(scene.plugins(), before)
+      assertSettled(scene)
+    })
 
   it('releases the lock when the recovery fails', async t => {
     const scene = await makeScene(t)
