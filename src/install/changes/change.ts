@@ -1,7 +1,7 @@
 import { linkSync, lstatSync, realpathSync, renameSync, rmdirSync, type Stats, unlinkSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
-import { errnoOf } from '../../core/errors.ts'
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { isWithoutLinks, linkOrClaimSync, makeOpenDirectorySync, syncDirectory } from '../files/durable.ts'
 import type { OpenDirectory } from '../files/open.ts'
 import { isAbsent, pathExistsSync } from '../files/walk.ts'
@@ -15,6 +15,7 @@ import {
   type Move,
   makeMove,
   moveSchema,
+  openInside,
   type PlannedMove,
   requireFree,
   syncFolders,
@@ -241,11 +242,24 @@ function identifyFileSync(root: string, file: UnidentifiedFile): CreatedFile {
   return { ...file, ino: String(lstatSync(join(root, file.staged), { bigint: true }).ino) }
 }
 
-/** Creates the file, durably. Never replaces another file. */
-async function createFromStaged(root: string, { staged, path }: UnidentifiedFile): Promise<void> {
-  const [from, to] = [join(root, staged), join(root, path)]
-  if (!linkOrClaimSync(from, to)) await syncDirectory(dirname(from))
-  await syncDirectory(dirname(to))
+/** Creates the file, durably. Never replaces another file, and never creates it behind a symlink in a plugin. */
+async function createFromStaged(root: string, file: UnidentifiedFile): Promise<void> {
+  const from = join(root, file.staged)
+  const shelf = openShelf(root, file)
+  if (shelf === undefined) throw noFolder(file.path)
+  try {
+    if (!linkOrClaimSync(from, String(shelf.entry(basename(file.path))))) await syncDirectory(dirname(from))
+    await syncDirectory(String(shelf.entry()))
+  } finally {
+    shelf.close()
+  }
+}
+
+function noFolder(path: string): DeploymentError {
+  return new DeploymentError(
+    'step_failed',
+    `${path} cannot be created: a directory on the way there is missing, or is a symlink. Another process may be working there: stop it and run again.`,
+  )
 }
 
 /** Removes the file at the path if it is the created file. */
@@ -273,7 +287,7 @@ function withEntries(
   file: CreatedFile,
   act: (staged: HeldPath, shelf: OpenDirectory) => boolean,
 ): boolean {
-  const shelf = openShelf(join(root, file.path))
+  const shelf = openShelf(root, file)
   try {
     return shelf !== undefined && withHeld(root, file.staged, staged => act(staged, shelf))
   } finally {
@@ -282,13 +296,27 @@ function withEntries(
 }
 
 /**
- * Opens the folder of a settings file. Follows a symlink to a shelf, because an operator may have set it up, but not a
- * symlink in the place of a part.
+ * Opens the folder of a settings file. Follows a symlink to a shelf, because an operator may have set it up, but no
+ * symlink in the place of a part or inside a part: its service could lead this action out of the project root.
  */
-function openShelf(path: string): OpenDirectory | undefined {
-  const folder = dirname(path)
-  const [shelf, ...part] = basename(path) === '.env' ? [dirname(folder), basename(folder)] : [folder]
-  return pathExistsSync(shelf) ? tryOpen(join(realpathSync(shelf), ...part)) : undefined
+function openShelf(root: string, file: UnidentifiedFile): OpenDirectory | undefined {
+  const names = dirname(file.path).split('/')
+  const inside = names.splice(depthOfShelf(file, names))
+  const shelf = join(root, ...names)
+  let folder = pathExistsSync(shelf) ? tryOpen(realpathSync(shelf)) : undefined
+  for (const name of inside) folder = folder && openInside(folder, name)
+  return folder
+}
+
+/** The name of a staged file for the inside of a plugin says the plugin's id. */
+const INJECTED = /\/injected\/([^/]+)\.env$/
+
+/** Returns how many of the names on the way to a settings file lead to the directory of parts. */
+function depthOfShelf({ staged, path }: UnidentifiedFile, names: readonly string[]): number {
+  const id = INJECTED.exec(staged)?.[1]
+  const at = id === undefined ? -1 : names.indexOf(id, 1)
+  if (at > 0) return at
+  return basename(path) === '.env' ? names.length - 1 : names.length
 }
 
 function isOurs(file: CreatedFile, { at, folder }: HeldPath, shelf: OpenDirectory): boolean {

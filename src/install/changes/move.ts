@@ -533,7 +533,7 @@ function holdInside(base: string, inside: readonly string[], open: OpenDirectory
 }
 
 /** Opens a folder inside an open folder, and closes the outer one: only the innermost folder is needed. */
-function openInside(folder: OpenDirectory, name: string): OpenDirectory | undefined {
+export function openInside(folder: OpenDirectory, name: string): OpenDirectory | undefined {
   try {
     return tryOpen(folder.entry(name))
   } finally {

@@ -205,6 +205,37 @@ describe('applyChanges', () => {
   }
 })
 
+describe('settings inside a plugin', () => {
+  for (const [what, link] of Object.entries({ 'a folder in it': 'plugins/x/conf', 'the plugin': 'plugins/x' }))
+    it(`are not created behind a symlink in the place of ${what}`, async t => {
+      const root = makeRoot(t)
+      const outside = temporaryDirectory(t)
+      writeTree(root, { 'plugins/x/conf/other': '', [`${STAGING}/injected/x.env`]: 'A=1' })
+      writeTree(outside, { 'conf/file': '' })
+      const staged = `${STAGING}/injected/x.env`
+      const change = await announceable(root, { type: 'create_file', staged, path: 'plugins/x/conf/.profile' })
+      rmSync(join(root, link), { recursive: true })
+      symlinkSync(what === 'the plugin' ? outside : join(outside, 'conf'), join(root, link))
+      await assert.rejects(applyChanges(root, [change]), { code: 'step_failed' })
+      assert.deepEqual(Object.keys(listTree(outside)), ['conf', 'conf/file'])
+      assert.equal((await undoChange(root, change)).wasMade, false)
+    })
+
+  it('are created and removed in a plugin whose shelf is a symlink', async t => {
+    const root = makeRoot(t)
+    const shelf = temporaryDirectory(t)
+    writeTree(root, { [`${STAGING}/injected/x.env`]: 'A=1' })
+    writeTree(shelf, { 'x/conf/other': '' })
+    symlinkSync(shelf, join(root, 'plugins'))
+    const staged = `${STAGING}/injected/x.env`
+    const change = await announceable(root, { type: 'create_file', staged, path: 'plugins/x/conf/app.env' })
+    await applyChanges(root, [change])
+    assert.ok('x/conf/app.env' in listTree(shelf))
+    assert.equal((await undoChange(root, change)).wasMade, true)
+    assert.ok(!('x/conf/app.env' in listTree(shelf)))
+  })
+})
+
 describe('announceable', () => {
   it('refuses to move a missing path', async t => {
     await assert.rejects(announceable(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }), {
