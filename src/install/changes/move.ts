@@ -115,7 +115,7 @@ export function justAppeared(path: string): DeploymentError {
   )
 }
 
-function justDisappeared(path: string): DeploymentError {
+export function justDisappeared(path: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
     `${path} has just disappeared: another process is working in its directory. Stop that process and run again.`,

@@ -2,7 +2,7 @@ import { dirname, join, relative } from 'node:path'
 import { ConfigError, DeploymentError } from '../../core/errors.ts'
 import { isBelow } from '../../core/identifiers.ts'
 import { listNames } from '../../core/text.ts'
-import { justAppeared, type PlannedMove } from '../changes/move.ts'
+import { justAppeared, justDisappeared, type PlannedMove } from '../changes/move.ts'
 import { makeOpenDirectorySync, makePrivateDirectories, syncDirectory } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
 import { withListed } from '../files/spelling.ts'
@@ -67,13 +67,16 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
 
 /**
  * Moves a restored snapshot's own copies of kept paths to the snapshot of the replaced version or, if the part had been
- * removed, to that of the removed part. The restored version got the host's current copies from that snapshot.
+ * removed, to that of the removed part. The restored version got the host's current copies from that snapshot. Throws
+ * DeploymentError `step_failed` if another process has removed the replaced version: without it, the snapshot's copies
+ * may be the only ones.
  */
 export async function keepReplaced(context: StepContext, part: ReturningPart): Promise<void> {
   const { deployment, transaction, stagingFolder, results } = context
   const { layout, tools } = deployment
   const name = results.get(placeName(part))?.snapshot
   const keeper = name === undefined ? part.leftBehind : join(snapshotsPath(layout, part), name)
+  if (keeper === undefined && part.replaced.length > 0) throw justDisappeared(placePath(part))
   if (keeper === undefined) return
   for (const path of part.replaced) {
     const [from, to] = [join(replacedFolder(stagingFolder, part), path), join(keeper, path)]
