@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
@@ -108,14 +108,16 @@ describe('docs/operating.md', () => {
     const node = join(folder, 'node24/bin/node')
     mkdirSync(dirname(node), { recursive: true })
     symlinkSync(process.execPath, node)
-    const [commands = ''] = commandsOf('docs/operating.md: After a power cut')
+    const [commands = '', byHand = ''] = commandsOf('docs/operating.md: After a power cut')
     const here = commands
       .replaceAll('ACTION', ROOT)
       .replaceAll('NODE', join(folder, 'node24'))
       .replaceAll('/opt', folder)
     run('sh', here)
-    mkdirSync(join(folder, 'root'), { mode: 0o755 })
-    run('sh', `${folder}/hub-deploy/node ${folder}/hub-deploy/recover.js --project-root ${folder}/root`)
+    mkdirSync(join(folder, 'root/.hub-deploy'), { mode: 0o700, recursive: true })
+    chmodSync(join(folder, 'root'), 0o755)
+    const sudo = 'sudo() { [ "$1 $2" = "-u $(id -un)" ] && shift 2 && "$@"; }'
+    run('sh', `${sudo}\n${byHand.replaceAll('/opt', folder).replaceAll('/srv/app', `${folder}/root`)}`)
   })
 })
 

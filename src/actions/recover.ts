@@ -12,10 +12,10 @@ import { cleanForeignText, cleanLogLine } from '../core/text.ts'
 import type { SourceFile } from '../core/yaml/problems.ts'
 import { endlessGrace } from '../install/files/child-process.ts'
 import { isSystemError, toHostError } from '../install/files/errors.ts'
-import { pathExistsSync } from '../install/files/walk.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../install/files/walk.ts'
 import { layoutOf } from '../install/host/layout.ts'
 import { requireOwnKinds, UntouchableHostError } from '../install/host/ownership.ts'
-import { nameUser, otherWriters, walkPath } from '../install/host/permissions.ts'
+import { findUserName, nameUser, otherWriters, quote, walkPath } from '../install/host/permissions.ts'
 import { readHostRecord } from '../install/host/record.ts'
 import { removeTrash } from '../install/recovery/cleanup.ts'
 import { isAnyPending, recoverHost } from '../install/recovery/recover-host.ts'
@@ -153,8 +153,8 @@ Writes the deployment's local report. Deploys nothing.
   --help                        print this
 
 Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if the host
-could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; and 75 if a
-deployment is still running on the host.
+could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used, or another user
+owns DIR/.hub-deploy; and 75 if a deployment is still running on the host.
 `
 
 interface RecoverCommand {
@@ -179,6 +179,7 @@ function parseRecoverCommand(args: readonly string[]): RecoverCommand | 'help' {
   const root = values['project-root']
   if (root === undefined) throw new Error('--project-root is missing: name the directory that contains plugins/')
   const projectRoot = requireDirectory(parseOption('project-root', projectRootSchema, root))
+  requireOwner(projectRoot)
   const config = values['host-config']
   return {
     projectRoot,
@@ -240,4 +241,20 @@ function readHostConfigFile(path: string, projectRoot: string): SourceFile {
 function requireDirectory(path: string): string {
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path
   throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first`)
+}
+
+/**
+ * Refuses to work in records of a user other than this one and root. What this user writes there, or takes over with
+ * chown, would lock that user's runner out. Records of root are judged as everywhere: a service may have planted a
+ * folder of root.
+ */
+function requireOwner(projectRoot: string): void {
+  const { own } = layoutOf(projectRoot)
+  const us = process.getuid?.()
+  const uid = lstatIfPresentSync(own)?.uid
+  if (us === undefined || uid === undefined || uid === 0 || uid === us) return
+  const again = [process.execPath, ...process.argv.slice(1)].map(quote).join(' ')
+  throw new Error(
+    `${quote(own)} belongs to ${nameUser(uid)}, but this program runs as ${nameUser(us)}, so it changed nothing: run this as ${nameUser(uid)} (sudo -u ${findUserName(uid) ?? `'#${uid}'`} ${again}), and name this user in User= of the unit`,
+  )
 }

@@ -127,6 +127,12 @@ export function quote(path: string): string {
   return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }
 
+/** Returns the name in /etc/passwd; undefined if there is none. */
+export function findUserName(uid: number): string | undefined {
+  const name = findName('/etc/passwd', uid)
+  return name === undefined ? undefined : cleanForeignText(name, 64)
+}
+
 function nameGroup(gid: number): string {
   return nameAccount('/etc/group', 'group', gid)
 }

@@ -16,7 +16,7 @@ import { sampled, whyLeftToCi, whyRightsAreLeftToCi } from '../../extent.ts'
 import { listTree } from '../../folders.ts'
 import { acceptedReports, listHost, listOwn } from '../harness/evidence.ts'
 import { assertSucceeds } from '../harness/prepared-host.ts'
-import { openSafeFolder, runRecover, writeSafeHostConfig } from '../harness/processes.ts'
+import { openSafeFolder, RECOVER, runRecover, writeSafeHostConfig } from '../harness/processes.ts'
 import { openProjectStage, projectFiles } from '../harness/project-stage.ts'
 import {
   type HostStage,
@@ -27,6 +27,7 @@ import {
   runningHostConfig,
   unitChanges,
 } from '../harness/stage.ts'
+import { GROUP, RUNNER, whyNoTwoUsers } from '../harness/two-users.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
@@ -155,6 +156,23 @@ describe('recover.js', () => {
     chownSync(path, 0, 0)
     assert.equal(status, 2)
     assert.match(stderr, /host-config\.yaml can be changed by user .*65534/)
+  })
+
+  it('changes nothing as a user who does not own the records, even as root, and names their owner', {
+    skip: whyNoTwoUsers(),
+  }, async () => {
+    await killInHealthCheck()
+    const own = join(stage.root, '.hub-deploy')
+    chownSync(own, RUNNER, GROUP)
+    const before = [listHost(stage.root), readFileSync(journal, 'utf8'), stage.standIns.changes()]
+    const options = ['--host-config', join(stage.root, 'no-such-file'), '--allow-shared-root']
+    const { status, stdout, stderr } = recover(...options)
+    assert.deepEqual([status, stdout], [2, ''])
+    assert.deepEqual([listHost(stage.root), readFileSync(journal, 'utf8'), stage.standIns.changes()], before)
+    assert.match(stderr, /belongs to user 54001, but this program runs as user root \(0\)/)
+    const command = `sudo -u '#${RUNNER}' ${process.execPath} ${RECOVER} --project-root ${stage.root} ${options.join(' ')}`
+    assert.ok(stderr.includes(`run this as user ${RUNNER} (${command})`), stderr)
+    chownSync(own, 0, 0)
   })
 
   it('leaves its report to the next run, which sends it exactly once', { skip: ONLY_IN_CI }, async () => {
