@@ -12,7 +12,7 @@ import { isSameVersion } from '../core/trust/versions.ts'
 import { type Collected, collectProblemsSlowly, type SourceFile, type SourceProblem } from '../core/yaml/problems.ts'
 import { readAt } from '../install/archive/pieces.ts'
 import { isSystemError, toHostError } from '../install/files/errors.ts'
-import { pathTest } from '../install/files/extracted-tree.ts'
+import { noticeScripts, pathTest } from '../install/files/extracted-tree.ts'
 import { NotReadable, openBelowSync, openPrivateFileSync } from '../install/files/open.ts'
 import { makePrivateFolderSync, namePrivateFolder, removePrivateFolder } from '../install/files/remove-tree.ts'
 import { hearSignals, TimeSlice } from '../install/files/time-slice.ts'
@@ -210,6 +210,7 @@ async function checkContent(gate: Gate, found: VerifiedVersion, folder: string):
   const { tools, facts, files, plan } = gate
   await enter(tools, 'extracting')
   const unpacked = await unpackArtifact(gate, found.verified, folder)
+  noticeScripts(tools.log, unpacked.tree.scripts ?? [])
   Object.assign(facts, { files: unpacked.tree.files.length, bytes: unpacked.tree.bytes })
   noteVersion(gate, found, unpacked.pluginYaml)
   await checkSignable(unpacked)

@@ -9,7 +9,7 @@ import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '
 import { isSameVersion, refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/versions.ts'
 import { listZip } from '../install/archive/zip-extract.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
-import { type ExtractedTree, type PartTree, pathTest } from '../install/files/extracted-tree.ts'
+import { type ExtractedTree, noticeScripts, type PartTree, pathTest } from '../install/files/extracted-tree.ts'
 import { withListed } from '../install/files/spelling.ts'
 import { requireInPlace, verifyDestination } from '../install/host/destination.ts'
 import { directoryIn, installPath, type Place, placeOf, placePath, usualDirectory } from '../install/host/layout.ts'
@@ -139,6 +139,7 @@ export async function extractArtifact(
   // Whether the version is new to this host is known only by its content.
   refuseOlder(deployment, accepted, decideVersion(accepted, pluginYaml).version)
   const content = await unpack()
+  noticeScripts(deployment.tools.log, content.tree.scripts ?? [])
   const version = await checkVersion(deployment, accepted, { ...content, pluginYaml })
   return { ...accepted, content, pluginYaml, version }
 }

@@ -11,7 +11,7 @@ import type { Log } from '../core/log.ts'
 import { listNames } from '../core/text.ts'
 import { inTreeOrder, treeDigest } from '../core/trust/tree-digest.ts'
 import { makeOpenDirectorySync } from '../install/files/durable.ts'
-import { type NamedTree, type PartTree, treeBelow } from '../install/files/extracted-tree.ts'
+import { type NamedTree, noticeScripts, type PartTree, treeBelow } from '../install/files/extracted-tree.ts'
 import { asListed } from '../install/files/spelling.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { installPath, type Layout, type PartName, placeName } from '../install/host/layout.ts'
@@ -62,6 +62,9 @@ export async function fetchParts(
     mkdirSync(folder, { mode: 0o700 })
     supplied.set(placeName(part), await fetchPart(deployment, project, { part, folder }))
   }
+  const pathsOf = ([name, { tree }]: [string, SuppliedPart]): string[] =>
+    (tree.scripts ?? []).map(path => `${name}/${path}`)
+  noticeScripts(deployment.tools.log, [...supplied].flatMap(pathsOf))
   return supplied
 }
 
@@ -177,7 +180,8 @@ export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: 
   })
   // A rename changes a file's times, so the file's stamp is no longer valid.
   const moved = files.map(({ stamp: _, ...file }) => file)
-  const tree = { files: inTreeOrder([...fetched.tree.files, ...moved]), symlinks, directories: [...folders.values()] }
+  const laid = { files: inTreeOrder([...fetched.tree.files, ...moved]), directories: [...folders.values()] }
+  const tree = { ...fetched.tree, ...laid }
   return { staged: fetched.staged, tree }
 }
 

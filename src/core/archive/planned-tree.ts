@@ -236,8 +236,8 @@ export interface ArchiveEntry {
   readonly size: number
   /** The size in the archive in bytes; null if entries are not packed one by one, as in a tar or a git repository. */
   readonly packedSize: number | null
-  /** The owner's x bit. */
-  readonly executable: boolean
+  /** The owner's x bit; null if the archive gives the entry no Unix mode. */
+  readonly executable: boolean | null
   /** The target of a symlink; null for any other entry, and for a symlink whose target has not been read yet. */
   readonly target: string | null
 }

@@ -51,6 +51,8 @@ export interface ExtractionPlan {
   readonly flattened: string | null
   /** The names of top-level entries that are not extracted, if any; see `PlannedTree.removeStrays`. */
   readonly strays?: readonly string[]
+  /** True if the archive gives no file a Unix mode, so that none becomes executable. */
+  readonly lacksModes?: true
 }
 
 /** The rules that an extraction must respect. */
@@ -77,6 +79,7 @@ export class ArchiveListing {
   readonly #targets = new Map<number, string>()
   #bytes = 0
   #nameBytes = 0
+  #lacksModes = true
 
   constructor(rules: ExtractionRules) {
     this.#rules = rules
@@ -101,6 +104,7 @@ export class ArchiveListing {
     const node = this.#tree.add(path, { type, entry: number })
     this.#sizes.push(entry.size)
     this.#modes.push(fileMode(entry))
+    if (type === 'file' && entry.executable !== null) this.#lacksModes = false
     if (type === 'symlink') this.#symlinks.push(node)
     if (entry.target !== null) this.setTarget(number, entry.target)
     // A single top-level directory may be left out, so one node is not counted yet.
@@ -149,7 +153,8 @@ export class ArchiveListing {
     }
     const symlinks = yield* this.#planSymlinks(root, pathOf, isBelow(strays))
     const leftOut = strays.length === 0 ? {} : { strays }
-    return { files, symlinks, bytes, directories, flattened: top?.name ?? null, ...leftOut }
+    const modes = this.#lacksModes ? { lacksModes: true as const } : {}
+    return { files, symlinks, bytes, directories, flattened: top?.name ?? null, ...modes, ...leftOut }
   }
 
   #planFile(node: TreeNode, path: string): PlannedFile {

@@ -34,6 +34,8 @@ type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 export class TreeWriter {
   readonly #root: string
   readonly #slice: TimeSlice
+  /** The written files that begin with `#!` but are not executable. */
+  readonly #scripts: string[] = []
 
   constructor(root: string, slice: TimeSlice) {
     this.#root = root
@@ -54,7 +56,8 @@ export class TreeWriter {
     await this.#slice.forEach(directories, path => this.makeDirectory(path))
     const written = await writeFiles(files)
     await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink))
-    return { ...plan, files: written }
+    const { lacksModes, ...tree } = plan
+    return { ...tree, files: written, ...(lacksModes ? { scripts: this.#scripts } : {}) }
   }
 
   /** Creates a directory with mode 0755. */
@@ -71,6 +74,7 @@ export class TreeWriter {
 
   /** Writes a whole file. Computes the digest of `bytes` unless the caller passes it as `sha256`. */
   writeFile({ path, mode }: FileToWrite, bytes: Buffer, sha256: string = hash('sha256', bytes, 'hex')): ExtractedFile {
+    this.#noteScript({ path, mode }, bytes)
     const stamp = asHostError(path, () => {
       const fd = this.#openNew(path, mode)
       try {
@@ -90,6 +94,7 @@ export class TreeWriter {
     const fd = asHostError(path, () => this.#openNew(path, mode))
     try {
       for await (const piece of pieces) {
+        if (size === 0) this.#noteScript({ path, mode }, piece)
         asHostError(path, () => writeFileSync(fd, piece))
         digest.update(piece)
         size += piece.length
@@ -99,6 +104,10 @@ export class TreeWriter {
       closeSync(fd)
     }
     return { path, size, mode, sha256: digest.digest('hex'), stamp }
+  }
+
+  #noteScript({ path, mode }: FileToWrite, start: Buffer): void {
+    if (mode === 0o644 && start[0] === 0x23 && start[1] === 0x21) this.#scripts.push(path)
   }
 
   #openNew(path: string, mode: number): number {

@@ -287,6 +287,7 @@ function readSafeInteger(bytes: Buffer, at: number): number {
 
 const TYPE_MASK = 0o170000
 const DIRECTORY_TYPE = 0o040000
+const PERMISSIONS = 0o777
 const OWNER_EXECUTE = 0o100
 const DOS_DIRECTORY = 0x10
 
@@ -341,8 +342,10 @@ function verifySystem({ system, external }: EntryAttributes, name: string): void
     )
 }
 
-function isOwnerExecutable(attributes: EntryAttributes): boolean {
-  return (unixMode(attributes) & OWNER_EXECUTE) !== 0
+/** Null for an entry without permissions of Unix. */
+function isOwnerExecutable(attributes: EntryAttributes): boolean | null {
+  const mode = unixMode(attributes)
+  return (mode & PERMISSIONS) === 0 ? null : (mode & OWNER_EXECUTE) !== 0
 }
 
 /** Returns 0 if neither Unix nor OS X wrote the attributes. */

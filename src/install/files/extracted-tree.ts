@@ -1,4 +1,6 @@
 import type { PlannedSymlink } from '../../core/archive/policy.ts'
+import type { Log } from '../../core/log.ts'
+import { cleanForeignText, countInWords, listFirst } from '../../core/text.ts'
 
 /** Files, symlinks and directories that an extraction created. All paths are relative to its target. */
 export interface ExtractedTree {
@@ -12,6 +14,8 @@ export interface ExtractedTree {
   readonly flattened: string | null
   /** The names of top-level entries that were left out, because macOS adds them. */
   readonly strays?: readonly string[]
+  /** The files that begin with `#!` but are not executable, because the archive has no Unix modes. */
+  readonly scripts?: readonly string[]
 }
 
 /** The files and symlinks of a part's tree. */
@@ -53,13 +57,13 @@ export interface ExtractedFile {
 }
 
 /** All files, symlinks and directories of a tree. */
-export type NamedTree = Pick<ExtractedTree, 'files' | 'symlinks' | 'directories'>
+export type NamedTree = Pick<ExtractedTree, 'files' | 'symlinks' | 'directories' | 'scripts'>
 
 /**
  * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
  * lead out of it.
  */
-export function treeBelow({ files, symlinks, directories }: NamedTree, folder: string): NamedTree {
+export function treeBelow({ files, symlinks, directories, scripts = [] }: NamedTree, folder: string): NamedTree {
   const isBelow = (path: string): boolean => path.startsWith(`${folder}/`)
   const below = (path: string): string => path.slice(folder.length + 1)
   return {
@@ -70,5 +74,19 @@ export function treeBelow({ files, symlinks, directories }: NamedTree, folder: s
         return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) }
       }),
     directories: directories.filter(isBelow).map(below),
+    scripts: scripts.filter(isBelow).map(below),
   }
+}
+
+/** Logs at most one notice, which counts the scripts of one or more trees that are not executable. */
+export function noticeScripts(log: Log, scripts: readonly string[]): void {
+  const names = listFirst(
+    scripts.map(path => cleanForeignText(path, 64)),
+    3,
+  )
+  const they = scripts.length === 1 ? 'is' : 'are'
+  if (scripts.length > 0)
+    log.notice(
+      `${countInWords(scripts.length, 'file')} with a first line such as #!/bin/sh ${they} not executable (${names}), because the ZIP has no Unix modes. Start ${scripts.length === 1 ? 'it' : 'them'} through the interpreter, or have the publisher mark what is executable (chmod +x; on Windows git update-index --chmod=+x) and pack a commit with git archive, or the folder with zip on Linux or macOS.`,
+    )
 }
