@@ -20,6 +20,11 @@ export function slugOf(name: string): string | undefined {
   return slug === '' ? undefined : slug.slice(0, MAX_SLUG_CHARS)
 }
 
+/** Hosts ignore a leading `v` when they compare versions. */
+export function withoutV(version: string): string {
+  return version.replace(/^v(?=\d)/, '')
+}
+
 export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
   error: 'must be 1 to 128 characters (0-9, A-Z, a-z, ".", "+", "_" and "-"), starting with a letter or digit',
 })

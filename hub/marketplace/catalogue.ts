@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
-import { type Kind, kindSchema, newestFirst } from '../names.ts'
+import { type Kind, kindSchema, newestFirst, withoutV } from '../names.ts'
 import { inTransaction, type Store } from '../store.ts'
 
 /** Identifies a plugin or service (contract 2.1). */
@@ -127,11 +127,13 @@ export function stateOf({ held_at, yanked_at }: Pick<PublishedVersion, 'held_at'
 }
 
 /**
- * Throws HubError 409 if the version was yanked. Without `replace`, also throws it if the version is already published
- * with different bytes or another signature.
+ * Throws HubError 409 if the version was yanked, or is already published with or without a leading `v`: hosts take the
+ * two for one version. Without `replace`, also throws it if the version is already published with different bytes or
+ * another signature.
  */
 export function requirePublishable(store: Store, version: PublishedVersion, replace: boolean): void {
   requireNotYanked(store, version)
+  requireOneSpelling(store, version)
   const existing = findVersion(store, version)
   if (!replace && existing !== undefined && !isSame(existing, version)) throw alreadyPublished(existing, version)
 }
@@ -183,6 +185,17 @@ function requireNotYanked(store: Store, id: VersionId): void {
   throw new HubError(
     409,
     `Version ${version} of the ${kind} ${slug} is permanently yanked, so nothing was changed: publish a new version.`,
+  )
+}
+
+function requireOneSpelling(store: Store, wanted: VersionId): void {
+  const { kind, slug, version } = wanted
+  const isOther = (other: string): boolean => other !== version && withoutV(other) === withoutV(version)
+  const other = findVersions(store, wanted).find(found => isOther(found.version))?.version
+  if (other === undefined) return
+  throw new HubError(
+    409,
+    `The ${kind} ${slug} has a version ${other}, which hosts take for the same version as ${version}: write it as ${other}, or raise the version.`,
   )
 }
 

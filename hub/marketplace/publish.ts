@@ -14,6 +14,7 @@ import {
   repoSchema,
   slugOf,
   slugSchema,
+  withoutV,
 } from '../names.ts'
 import type { Store } from '../store.ts'
 import { addVersion, type PublishedVersion, requirePublishable, type VersionId } from './catalogue.ts'
@@ -67,8 +68,8 @@ export async function publishArchive(
 }
 
 /**
- * Publishes a folder. `leftOut` lists the paths that are not in the artifact. Throws as zipFolder and publishArchive
- * do.
+ * Publishes a folder. `leftOut` lists the paths that are not in the artifact. Throws as zipFolder, requireDeployable and
+ * publishArchive do.
  */
 export async function publishFolder(
   store: Store,
@@ -76,6 +77,8 @@ export async function publishFolder(
   publication: Publication,
 ): Promise<PublishedVersion & { leftOut: string[] }> {
   const { bytes, leftOut } = zipFolder(folder)
+  const { kind, slug, version } = publication
+  await requireDeployable(bytes, { source: folder, kind, slug, version })
   return { ...(await publishArchive(store, bytes, publication)), leftOut }
 }
 
@@ -201,10 +204,6 @@ function slugIn({ name }: PluginYaml): string {
   const slug = slugOf(name)
   if (slug !== undefined) return slug
   throw new UsageError(`The name ${shown(name)} in ${PLUGIN_YAML} cannot become a slug: name one with --slug.`)
-}
-
-function withoutV(version: string): string {
-  return version.replace(/^v/, '')
 }
 
 /** Quotes the first 60 characters, and escapes or replaces characters that could control a terminal. */

@@ -14,7 +14,7 @@ import { requireForm } from '../../hub/commands/command-line.ts'
 import { parseSlug } from '../../hub/commands/versions.ts'
 import { UsageError } from '../../hub/errors.ts'
 import type { ListingId } from '../../hub/marketplace/catalogue.ts'
-import { type Kind, pluginsDirnameSchema, projectVersionSchema, slugOf } from '../../hub/names.ts'
+import { type Kind, pluginsDirnameSchema, projectVersionSchema, slugOf, withoutV } from '../../hub/names.ts'
 import { readProjectId } from '../../hub/project/plan.ts'
 import { findPluginsDirname, PLAN_PATH } from '../../hub/project/source-tree.ts'
 import { type PluginYaml, parsePluginYaml, pluginYamlProblem } from '../../src/core/content/plugin-yaml.ts'
@@ -171,11 +171,11 @@ function toSlug(name: string): string {
 }
 
 function versionOf(folder: string, { version }: PluginYaml, given: string | undefined): string {
-  if (version !== undefined && given !== undefined && version !== given)
+  if (version !== undefined && given !== undefined && withoutV(version) !== withoutV(given))
     throw new UsageError(
       `${join(folder, 'plugin.yaml')} says version ${version}, but --version says ${given}: remove --version, or change the file.`,
     )
-  const found = version ?? given
+  const found = given ?? version
   if (found !== undefined) return found
   throw notAPlugin(
     `${join(folder, 'plugin.yaml')} has no version: add the line 'version: "1.0.0"', or name one with --version.`,

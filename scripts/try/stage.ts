@@ -4,12 +4,14 @@ import { dirname, join } from 'node:path'
 import { z } from 'zod'
 import { HubError, UsageError } from '../../hub/errors.ts'
 import { makeFolder } from '../../hub/files.ts'
+import { isListed, readListing } from '../../hub/marketplace/catalogue.ts'
 import { publishFolder } from '../../hub/marketplace/publish.ts'
 import { findProjectVersion } from '../../hub/project/catalogue.ts'
 import { createProjectKey } from '../../hub/project/keys.ts'
 import { publishProject } from '../../hub/project/publish.ts'
 import { createSigningKey, readSigningKey, sealProject, signerPublicKey } from '../../hub/project/seal.ts'
 import { readSourceTree } from '../../hub/project/source-tree.ts'
+import type { Store } from '../../hub/store.ts'
 import { type ActionResult, runAction } from '../../local/runner.ts'
 import { type LocalStage, openLocalStage, openStageIn } from '../../local/stage.ts'
 import { copyWithBrokenStep, type OperatorFile } from './operator-files.ts'
@@ -125,8 +127,12 @@ function namesInNewFolder(folder: string): string[] {
 async function publishPart({ store }: LocalStage, { signingSecret }: Secrets, part: Part): Promise<Published> {
   const { folder, kind, slug, version } = part
   return await publishFolder(store, folder, { kind, slug, version, signingSecret }).catch(error => {
-    throw error instanceof HubError && error.status === 409 ? alreadyPublished(part) : error
+    throw error instanceof HubError && error.status === 409 && isPublished(store, part) ? alreadyPublished(part) : error
   })
+}
+
+function isPublished(store: Store, { version, ...id }: Part): boolean {
+  return isListed(store, id) && readListing(store, id).versions.some(published => published.version === version)
 }
 
 function partAccess({ apiKey, signingSecret }: Secrets, { kind, slug, version }: Part): Record<string, string> {

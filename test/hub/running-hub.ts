@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { createKey, type KeyRequest } from '../../hub/access.ts'
-import { type Publication, publishFolder } from '../../hub/marketplace/publish.ts'
+import { zipFolder } from '../../hub/archive/make-zip.ts'
+import { type Publication, publishArchive } from '../../hub/marketplace/publish.ts'
 import { type HubOptions, startHub } from '../../hub/server.ts'
 import { openStore, type Store } from '../../hub/store.ts'
 
@@ -47,7 +48,7 @@ export async function runHub(t: TestContext, options: Partial<HubOptions> = {}):
     newKey: (request = {}) => createKey(store, { name: 'test', ...request }).key,
     publish: async (publication = {}, files = { 'plugin.yaml': 'name: hello\n' }) => {
       const complete = { ...PUBLICATION, signingSecret: SIGNING_SECRET, ...publication }
-      await publishFolder(store, newFolder(t, files), complete)
+      await publishArchive(store, zipFolder(newFolder(t, files)).bytes, complete)
     },
     call: (path, callOptions = {}) => fetch(hub.url + path, buildRequest(callOptions)),
   }

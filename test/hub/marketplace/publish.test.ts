@@ -62,6 +62,27 @@ describe('publishing', () => {
     assert.equal(storedArtifacts(store).length, 1)
   })
 
+  it('refuses a version that is published with or without its leading v, which hosts take for the same', async t => {
+    const store = newStore(t)
+    for (const [version, other] of [
+      ['1.10', 'v1.10'],
+      ['v2.0.0', '2.0.0'],
+    ] as const) {
+      await publishArchive(store, OLD_BYTES, { ...PUBLICATION, version })
+      for (const replace of [false, true])
+        await assert.rejects(publishArchive(store, OLD_BYTES, { ...PUBLICATION, version: other, replace }), {
+          status: 409,
+          message: `The plugin hello has a version ${version}, which hosts take for the same version as ${other}: write it as ${version}, or raise the version.`,
+        })
+    }
+    await publishArchive(store, OLD_BYTES, { ...PUBLICATION, slug: 'other', version: 'v1.10' })
+    const { versions } = readListing(store, PUBLICATION)
+    assert.deepEqual(
+      versions.map(({ version }) => version),
+      ['v2.0.0', '1.10'],
+    )
+  })
+
   it('says whether a published version has different bytes, or only another signing secret', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, PUBLICATION)

@@ -4,10 +4,30 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { openLocalStage } from '../../../local/stage.ts'
 import { readSources } from '../../../scripts/try/sources.ts'
-import { projectAccess, releaseProject } from '../../../scripts/try/stage.ts'
-import { temporaryDirectory } from '../../folders.ts'
+import { openTryStage, projectAccess, releaseProject } from '../../../scripts/try/stage.ts'
+import { temporaryDirectory, writeTree } from '../../folders.ts'
 
 const EXAMPLE = join(import.meta.dirname, '../../../examples/project')
+
+describe('the publication of a plugin', () => {
+  it('is refused where the publish command refuses it', async t => {
+    const folder = temporaryDirectory(t)
+    const stage = await openTryStage(undefined)
+    t.after(() => stage.close())
+    const publish = async (version: string, given?: string) => {
+      writeTree(folder, { 'plugin.yaml': `name: greeter\nversion: ${version}\n`, 'main.py': '' })
+      return await stage.publish(readSources(folder, { version: given }), false)
+    }
+    await assert.rejects(publish('1.10'), {
+      status: 400,
+      message: /is the number 1\.10, which loses its final 0: quote it/,
+    })
+    await publish('"1.10"')
+    await assert.rejects(publish('"v1.10"'), { status: 409, message: /write it as 1\.10, or raise the version/ })
+    await assert.rejects(publish('"1.10" # changed'), { status: 409, message: /with different files/ })
+    await publish('"2.0"', 'v2.0')
+  })
+})
 
 describe('the release of a project', () => {
   it('is published once for the same files, although sealing produces different bytes', async t => {
