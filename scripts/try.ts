@@ -1,5 +1,6 @@
 import { existsSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve, sep } from 'node:path'
+import { sayingStillRunning } from '../hub/commands/command.ts'
 import { UsageError } from '../hub/errors.ts'
 import type { ActionResult } from '../local/runner.ts'
 import { runProgram } from './program.ts'
@@ -102,7 +103,8 @@ that, the folder of the hub and the host is removed, except with --root. The exi
 
 async function trySources(trial: Trial): Promise<void> {
   const { sources, stage, files, values, interruption } = trial
-  showPublished(sources, await stage.publish(sources, values.break), values.root && stage.folder)
+  const published = await sayingStillRunning('Publishing', () => stage.publish(sources, values.break))
+  showPublished(sources, published, values.root && stage.folder)
   showFiles(files, values)
   if (interruption.hasCome) {
     process.exitCode = 1

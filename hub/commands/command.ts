@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { Worker } from 'node:worker_threads'
 import { HubError, UsageError } from '../errors.ts'
 import { unreadable } from '../files.ts'
 import { DATABASE_FILE, openStore, type Store } from '../store.ts'
@@ -28,6 +29,28 @@ export function readGivenFile(option: string, path: string): Buffer {
     return readFileSync(path)
   } catch (error) {
     throw new HubError(400, `The file ${path} of --${option} ${unreadable(error)}.`)
+  }
+}
+
+const SILENT_MS = 10_000
+const SAY_STILL_RUNNING = `
+  const { writeSync } = require('node:fs')
+  const { what, everyMs } = require('node:worker_threads').workerData
+  const startedAt = performance.now()
+  const seconds = () => Math.round((performance.now() - startedAt) / 1000)
+  setInterval(() => writeSync(2, what + ': still running after ' + seconds() + ' s\\n'), everyMs)
+`
+
+/** Writes a line to stderr every ten seconds until the work ends, from another thread: packing a file blocks this one. */
+export async function sayingStillRunning<T>(what: string, work: () => Promise<T>, everyMs = SILENT_MS): Promise<T> {
+  const other = new Worker(SAY_STILL_RUNNING, { eval: true, execArgv: [], workerData: { what, everyMs } })
+  // If that thread fails, only its lines are missing.
+  other.on('error', () => {})
+  other.unref()
+  try {
+    return await work()
+  } finally {
+    await other.terminate()
   }
 }
 

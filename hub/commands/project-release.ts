@@ -9,7 +9,7 @@ import { readSourceRegistry } from '../project/part-sources.ts'
 import { publishProject, releaseSchema, requireDeployableProject, type SealedRelease } from '../project/publish.ts'
 import { type Published, sendPublication } from '../project/publishing/send-publication.ts'
 import { createSigningKey, readSigningKey, type SealedProject, sealProject, signerPublicKey } from '../project/seal.ts'
-import { type Command, DATA_DEFAULT, DATA_OPTION, SILENT_USAGE, withStore } from './command.ts'
+import { type Command, DATA_DEFAULT, DATA_OPTION, SILENT_USAGE, sayingStillRunning, withStore } from './command.ts'
 import { parseCommandLine, readSecretVariable, requireForm, requireOption } from './command-line.ts'
 
 const SEAL_OPTIONS = {
@@ -102,7 +102,7 @@ files, and files outside the project's folders. It also writes FILE.release.json
 file: give FILE.release.json only to the publisher.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...SEAL_OPTIONS, out: { type: 'string' } })
-    const sealed = await sealSource(values)
+    const sealed = await sayingStillRunning('Sealing', () => sealSource(values))
     const { project_id, version, signer_public_key } = sealed.release
     const out = values.out ?? `${project_id}-${version}.sealed`
     requireOutside(requireOption('source', values.source), out)
@@ -152,9 +152,12 @@ To publish to a running hub instead:
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
     const publishTo = chooseHub(values)
-    const sealed = await readSealed(values)
-    const { version, size, sha256, revoked_at } = await publishTo(sealed)
-    const { project_id, signer_public_key } = sealed.release
+    const [{ release }, published] = await sayingStillRunning('Publishing', async () => {
+      const sealed = await readSealed(values)
+      return [sealed, await publishTo(sealed)] as const
+    })
+    const { version, size, sha256, revoked_at } = published
+    const { project_id, signer_public_key } = release
     console.log(`Published the project ${project_id} ${version}: ${size} bytes, SHA-256 ${sha256}`)
     console.log(`Every host must pin this signer-public-key: ${signer_public_key}`)
     if (revoked_at !== null)

@@ -5,7 +5,7 @@ import { UsageError } from '../errors.ts'
 import { type PublishedVersion, stateOf, type VersionId } from '../marketplace/catalogue.ts'
 import { type IdentifiedVersion, type Publication, publishArchive, requireDeployable } from '../marketplace/publish.ts'
 import { labelSchema, newVersionSchema, repoSchema } from '../names.ts'
-import { type Command, DATA_DEFAULT, DATA_OPTION, readGivenFile, withStore } from './command.ts'
+import { type Command, DATA_DEFAULT, DATA_OPTION, readGivenFile, sayingStillRunning, withStore } from './command.ts'
 import { parseCommandLine, readSecretVariable, requireForm, requireOption } from './command-line.ts'
 import { parseKind, parseSlug } from './versions.ts'
 
@@ -61,9 +61,12 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
     requireForm('repo', values.repo, repoSchema)
     const how = readPublishing(values)
     const slug = values.slug === undefined ? undefined : parseSlug(values.slug)
-    const { bytes, source, leftOut = [] } = await readSource(values)
-    const id = await requireDeployable(bytes, { source, kind, slug, version: values.version })
-    const done = await withStore(values.data, store => publishArchive(store, bytes, { ...id, ...how }))
+    const { id, done, leftOut } = await sayingStillRunning('Publishing', async () => {
+      const { bytes, source, leftOut = [] } = await readSource(values)
+      const id = await requireDeployable(bytes, { source, kind, slug, version: values.version })
+      const done = await withStore(values.data, store => publishArchive(store, bytes, { ...id, ...how }))
+      return { id, done, leftOut }
+    })
     console.log(`Published the ${id.kind} ${id.slug} ${id.version}: ${done.size} bytes, SHA-256 ${done.sha256}`)
     noteHeldBack(done)
     noteOtherName(id)

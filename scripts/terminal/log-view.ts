@@ -1,4 +1,5 @@
 import { createRedactor } from '../../src/core/text.ts'
+import { STILL_RUNNING } from '../../src/runner/log.ts'
 import { styled, symbol } from './screen.ts'
 
 const COMMAND = /^\s*::([a-z-]+)(?: (.*?))?::(.*)$/
@@ -10,7 +11,8 @@ interface LogViewOptions {
 
 /**
  * Creates a function to call with each line of a log, in order. It returns the line as the runner's page shows it: a
- * group by its title, a message with its title, and `***` in place of everything that the log has masked so far.
+ * group by its title and the lines that say that it is still running, a message with its title, and `***` in place of
+ * everything that the log has masked so far.
  * Returns undefined for a line that the page does not show, such as a command that only the runner reads.
  */
 export function createLogView({ isOpen }: LogViewOptions): (line: string) => string | undefined {
@@ -22,7 +24,7 @@ export function createLogView({ isOpen }: LogViewOptions): (line: string) => str
     switch (command) {
       case undefined:
         if (!inGroup) return masked(line, masks)
-        return isOpen ? `  ${masked(line, masks)}` : undefined
+        return isOpen || STILL_RUNNING.test(line) ? `  ${masked(line, masks)}` : undefined
       case 'group':
         inGroup = true
         return `${symbol(isOpen ? 'open' : 'closed')}${masked(message, masks)}`

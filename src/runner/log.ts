@@ -6,6 +6,11 @@ const MAX_LINE_CHARS = 4000
 /** A group that ends sooner than this is written in one go, and its title says what the group did. */
 const TITLE_WITHIN_MS = 500
 const MAX_NOTES = 100
+/** A shown group that writes no line for this long says that it is still running; after a minute, once a minute. */
+const SILENT_MS = 10_000
+const MINUTE_MS = 60_000
+/** The end of such a line. */
+export const STILL_RUNNING = /: still running after \d[^:]*$/
 
 /** A notice or warning of a run, as it was logged. */
 export interface Note {
@@ -23,8 +28,8 @@ export interface RunnerLog extends Log {
 /**
  * The workflow log. Every line is redacted and free of runner commands. A group's title says what the group did and how
  * long it took. A group that takes longer than half a second, or whose lines must survive a kill, opens with its bare
- * title and shows its lines as they come. Its full title then follows in a line after the group. Each notice and
- * warning appears once, even if several parts of a run find the same problem.
+ * title and shows its lines as they come, or that it is still running. Its full title then follows in a line after the
+ * group. Each notice and warning appears once, even if several parts of a run find the same problem.
  */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   const safe = (line: string): string => cleanLogLine(redact(line), MAX_LINE_CHARS)
@@ -69,6 +74,7 @@ class OpenGroup {
   readonly #openedAt = monotonicMs()
   readonly #timer = setTimeout(() => this.show(), TITLE_WITHIN_MS).unref()
   #waiting: (() => void)[] | undefined = []
+  #silence: NodeJS.Timeout | undefined
 
   constructor(title: string, safe: (line: string) => string) {
     this.title = title
@@ -76,8 +82,10 @@ class OpenGroup {
   }
 
   write(line: () => void): void {
-    if (this.#waiting === undefined) line()
-    else this.#waiting.push(line)
+    if (this.#waiting === undefined) {
+      line()
+      this.#awaitSilence()
+    } else this.#waiting.push(line)
   }
 
   /** Ends the group. Returns how long it was open, in milliseconds. */
@@ -87,6 +95,7 @@ class OpenGroup {
     const title = this.#safe(`${story} (${durationInWords(ms)})`)
     const isShown = this.#waiting === undefined
     if (!isShown) this.show(title)
+    clearTimeout(this.#silence)
     core.endGroup()
     if (isShown) core.info(title)
     return ms
@@ -98,5 +107,18 @@ class OpenGroup {
     core.startGroup(title)
     for (const line of this.#waiting ?? []) line()
     this.#waiting = undefined
+    this.#awaitSilence()
+  }
+
+  #awaitSilence(): void {
+    clearTimeout(this.#silence)
+    const passed = monotonicMs() - this.#openedAt
+    this.#silence = setTimeout(
+      () =>
+        this.write(() =>
+          core.info(`${this.title}: still running after ${durationInWords(monotonicMs() - this.#openedAt)}`),
+        ),
+      passed < MINUTE_MS ? SILENT_MS : MINUTE_MS,
+    ).unref()
   }
 }

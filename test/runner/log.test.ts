@@ -73,6 +73,42 @@ describe('createRunnerLog', () => {
     assert.deepEqual(shown, ['::group::slow', 'a', '(later)', 'b', '::endgroup::', 'slow: this (n ms)'])
   })
 
+  it('says every ten seconds that a group is still running if it writes nothing, and later every minute', t => {
+    t.mock.timers.enable({ apis: ['setTimeout'] })
+    let now = 0
+    t.mock.method(process, 'hrtime', () => [now, 0])
+    const pass = (seconds: number): void => {
+      for (let second = 0; second < seconds; second++) {
+        now += 1
+        t.mock.timers.tick(1000)
+      }
+    }
+    const lines = written(log => {
+      log.group('healthchecking')
+      pass(8)
+      log.info('a')
+      pass(9)
+      log.info('b')
+      pass(200)
+      log.end()
+      pass(60)
+      log.group('notifying', 'at once')
+      pass(11)
+    })
+    assert.deepEqual(lines, [
+      '::group::healthchecking',
+      'a',
+      'b',
+      ...['27 s', '37 s', '47 s', '57 s', '1 min 7 s', '2 min 7 s', '3 min 7 s'].map(
+        time => `healthchecking: still running after ${time}`,
+      ),
+      '::endgroup::',
+      'healthchecking (3 min 37 s)',
+      '::group::notifying',
+      'notifying: still running after 10 s',
+    ])
+  })
+
   it('shows at once the lines of a group that changes the host, because a kill must not lose them', () => {
     const lines = written(log => {
       log.group('fetching')

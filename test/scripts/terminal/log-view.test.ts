@@ -24,6 +24,7 @@ before s3cret%
 ::group::fetching
   ::set-output name=a::b
 inside
+fetching: still running after 10 s
 ::warning::inside, too
 ::endgroup::
 ::save-state name=a::b
@@ -33,7 +34,8 @@ Done.
 
 describe('the view of a log', () => {
   it('shows what the page of a runner shows before and after a click on a group', () => {
-    const folded = ['before ***', 'fetching', '  Warning: inside, too', 'Error (Bad (really)): one two: ***', 'Done.']
+    const group = ['fetching', '  fetching: still running after 10 s', '  Warning: inside, too']
+    const folded = ['before ***', ...group, 'Error (Bad (really)): one two: ***', 'Done.']
     assert.deepEqual(viewLog(LOG, { isOpen: false }), folded)
     assert.deepEqual(viewLog(LOG, { isOpen: true }), folded.toSpliced(2, 0, '  inside'))
   })
