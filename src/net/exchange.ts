@@ -315,7 +315,10 @@ export function explainFailure(error: unknown, { server, foreign, sent }: Connec
     return new TransientError('network', message, { sent, cause: error })
   }
   const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`
-  return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
+  // Many servers close a connection on which they expected a TLS handshake.
+  const mayNeedTls = sent && code === 'ECONNRESET' && server.startsWith('http:')
+  const advice = mayNeedTls ? `${CONNECTION_ADVICE} ${HTTPS_ADVICE}` : CONNECTION_ADVICE
+  return new TransientError('network', `${failure} (${reason}): ${advice}`, {
     sent,
     cause: error,
   })
@@ -323,6 +326,8 @@ export function explainFailure(error: unknown, { server, foreign, sent }: Connec
 
 /** Advice for a server that cannot be reached. */
 export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
+
+const HTTPS_ADVICE = 'If this port expects https, the URL must begin with https instead of http.'
 
 /** What OpenSSL says of a server that knows no version of TLS that Node.js accepts. */
 const OLD_TLS = /unsupported protocol|alert protocol version/

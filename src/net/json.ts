@@ -1,3 +1,4 @@
+import { ArtifactError } from '../core/errors.ts'
 import { MAX_JSON_BODY_BYTES } from '../core/identifiers.ts'
 import { cleanForeignText } from '../core/text.ts'
 import { type AnswerHead, headOf, makeCall } from './call.ts'
@@ -99,7 +100,20 @@ export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BOD
   const { bytes, cut } = await readCapped(exchange.body, maxBytes)
   const decoded = new TextDecoder().decode(bytes)
   const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS)
+  if (isFromTlsPort(exchange, decoded))
+    throw new ArtifactError(
+      'bad_response',
+      `${exchange.server} expects https on this port: the URL must begin with https instead of http.`,
+    )
   return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut }
+}
+
+/** What nginx, Go, Apache and Tomcat answer to plain http on a port for https. */
+const EXPECTS_TLS =
+  /plain HTTP request was sent to HTTPS|HTTP request to an HTTPS server|plain HTTP to an SSL|host and port requires TLS/
+
+function isFromTlsPort({ status, url }: Exchange, text: string): boolean {
+  return status === 400 && url.protocol === 'http:' && EXPECTS_TLS.test(text)
 }
 
 /** Some storage keeps `aws-chunked` from an upload, although it sends the plain bytes. */

@@ -56,6 +56,32 @@ describe('a failing connection', () => {
   })
 
   const certificate = makeCertificate()
+  it('names https when the server of an http URL expects TLS and closes the connection', {
+    skip: certificate === undefined && 'openssl is not installed',
+  }, async t => {
+    const own = { key: certificate?.key ?? '', cert: certificate?.cert ?? '' }
+    const { url } = await serveTls(t, own, (_, response) => response.end('{}'))
+    await assert.rejects(createTestedWire().requestJson(get(url.replace('https:', 'http:'))), {
+      code: 'network',
+      message: /: check the URL, .* If this port expects https, the URL must begin with https instead of http\.$/,
+    })
+  })
+
+  for (const said of [
+    '<title>400 The plain HTTP request was sent to HTTPS port</title>',
+    'Client sent an HTTP request to an HTTPS server.\n',
+    "Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />",
+    'Bad Request\nThis combination of host and port requires TLS.\n',
+  ]) {
+    it(`is reported as bad_response when the server of an http URL answers ${said}`, async t => {
+      const server = await serve(t, (_, response) => response.writeHead(400).end(said))
+      await assert.rejects(createTestedWire().requestJson(get(server.url)), {
+        code: 'bad_response',
+        message: `${server.url} expects https on this port: the URL must begin with https instead of http.`,
+      })
+    })
+  }
+
   for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
     it(`does not blame the server's certificate when a ${version} server requires a client certificate`, {
       skip: certificate === undefined && 'openssl is not installed',
