@@ -4,16 +4,36 @@ import { type Place, placeName, placeOf } from '../install/host/layout.ts'
 import type { SnapshotRow } from '../install/host/rows.ts'
 import type { KnownRow, RollbackSubject } from './deployment.ts'
 
-/** DeploymentError `no_snapshot` for a subject that is not installed. */
-export function notInstalled(subject: RollbackSubject): DeploymentError {
+/**
+ * DeploymentError `no_snapshot` for a subject that is not installed. Names what this host has under that id or slug, and
+ * the inputs that name it.
+ */
+export function notInstalled(subject: RollbackSubject, installed: readonly InstalledRow[]): DeploymentError {
   const [name, inputs] =
     subject.contract === 'project'
       ? [`The project ${subject.projectId}`, 'project-id']
       : [placeName(placeOf(subject)), 'kind, id']
   return new DeploymentError(
     'no_snapshot',
-    `${name} is not installed, according to the record of this host (installed.json), so it cannot be rolled back: nothing was changed. Check ${inputs} and project-root.`,
+    `${name} is not installed, according to the record of this host (installed.json), so it cannot be rolled back: nothing was changed. ${describeLikely(subject, installed) ?? `Check ${inputs} and project-root.`}`,
   )
+}
+
+/** Names the part that the operator probably means: one with the same id on the other shelf, or else with that slug. */
+function describeLikely(subject: RollbackSubject, installed: readonly InstalledRow[]): string | undefined {
+  if (subject.contract === 'project') return undefined
+  const { id } = subject
+  const likely = installed.find(row => row.id === id) ?? installed.find(({ slug }) => slug === id)
+  if (likely === undefined) return undefined
+  const place = placeOf(likely)
+  const kind = place.shelf === 'plugins' ? 'plugin' : 'service'
+  if (likely.contract === 'project')
+    return `${placeName(place)} is installed, as a part of the project ${likely.slug}: set project-id: ${likely.slug} instead of id.`
+  const changes = [
+    ...(kind === subject.kind ? [] : [`kind: ${kind}`]),
+    ...(likely.id === id ? [] : [`id: ${likely.id}`]),
+  ]
+  return `The ${kind} ${likely.slug} is installed, as ${placeName(place)}: set ${changes.join(' and ')}.`
 }
 
 /** DeploymentError `no_snapshot` for a part; the message lists the versions that could be restored. */

@@ -1,4 +1,5 @@
 import { countInWords } from '../core/text.ts'
+import { readInstalled } from '../install/host/record.ts'
 import type { RunResult } from '../install/reports/result.ts'
 import { runContract, type Subject } from '../install/run/contract.ts'
 import type { DeploymentTools, TerminalState } from '../install/run/deployment.ts'
@@ -41,7 +42,8 @@ class RollbackFlow implements Flow<ParsedFiles> {
 
   async check(): Promise<ParsedFiles> {
     const rows = await noteReplacedVersion(this.#rollback)
-    if (rows.length === 0) throw notInstalled(this.#rollback.request.subject)
+    const { request, layout } = this.#rollback
+    if (rows.length === 0) throw notInstalled(request.subject, readInstalled(layout))
     return await parseFiles(this.#rollback)
   }
 

@@ -12,7 +12,7 @@ import {
   verifyProjectPlace,
 } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
-import { findInstalled, isSameTree, readHostRecord } from '../install/host/record.ts'
+import { findInstalled, isSameTree, readHostRecord, readInstalled } from '../install/host/record.ts'
 import {
   type InstalledRow,
   type InstalledVersion,
@@ -73,7 +73,7 @@ async function choose(rollback: RunningRollback): Promise<RollbackTarget> {
   const { subject } = rollback.request
   const rows = await noteReplacedVersion(rollback)
   const [row] = rows
-  if (row === undefined) throw notInstalled(subject)
+  if (row === undefined) throw notInstalled(subject, readInstalled(rollback.layout))
   return subject.contract === 'project'
     ? await findProjectTarget(rollback, subject.projectId, rows.filter(isInstalledRow))
     : await findPartTarget(rollback, choosePlace(rollback, row), row)

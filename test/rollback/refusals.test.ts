@@ -1,6 +1,33 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { noSnapshot } from '../../src/rollback/refusals.ts'
+import { noSnapshot, notInstalled } from '../../src/rollback/refusals.ts'
+
+describe('notInstalled', () => {
+  const KINDS = { plugins: 'plugin', extensions: 'service' }
+  const row = (shelf: keyof typeof KINDS, id: string, more: object = {}) =>
+    ({ kind: KINDS[shelf], id, slug: id, directory: shelf, contract: 'marketplace', ...more }) as never
+  const adviceFor = (kind: 'plugin' | 'service', id: string, installed: readonly never[]): string =>
+    notInstalled({ contract: 'marketplace', kind, id }, installed).message.replace(/^.* nothing was changed\. /, '')
+
+  it('names the part that is installed under this id or slug, and the inputs that name it', () => {
+    const clock = row('extensions', 'clock')
+    const renamed = row('plugins', 'hello', { slug: 'greeter' })
+    const ofShop = row('plugins', 'cart', { contract: 'project', slug: 'shop' })
+    const installed = [clock, renamed, ofShop]
+    for (const [kind, id, advice] of [
+      ['plugin', 'clock', 'The service clock is installed, as extensions/clock: set kind: service.'],
+      ['plugin', 'greeter', 'The plugin greeter is installed, as plugins/hello: set id: hello.'],
+      ['service', 'greeter', 'The plugin greeter is installed, as plugins/hello: set kind: plugin and id: hello.'],
+      [
+        'service',
+        'cart',
+        'plugins/cart is installed, as a part of the project shop: set project-id: shop instead of id.',
+      ],
+      ['plugin', 'stranger', 'Check kind, id and project-root.'],
+    ] as const)
+      assert.equal(adviceFor(kind, id, installed), advice)
+  })
+})
 
 describe('noSnapshot', () => {
   const row = { shelf: 'plugins', id: 'greeter', version: '2.0.0' }
