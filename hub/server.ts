@@ -18,14 +18,14 @@ import {
   prepareStop,
 } from './http/connections.ts'
 import type { TlsCredentials } from './http/tls.ts'
+import { type FreeBytes, freeBytesOf, type PublishContext, removeLeftUploads } from './http/uploads.ts'
 import { listCatalogue } from './marketplace/catalogue.ts'
 import { catchUpWithReports, readFleet } from './marketplace/fleet.ts'
 import { catalogueRoutes, deploymentRoutes, keyRoutes, marketplaceRoutes } from './marketplace/routes.ts'
 import { buildFleetPage, FLEET_PAGE_POLICY } from './page/fleet-page.ts'
 import { parseFleetFilter } from './page/fleet-section.ts'
 import { listProjects } from './project/catalogue.ts'
-import { PUBLISH_PATH, type PublishContext, publishRoutes } from './project/publishing/publish-route.ts'
-import { type FreeBytes, freeBytesOf, removeLeftUploads } from './project/publishing/uploads.ts'
+import { PUBLISH_PATH, publishRoutes } from './project/publishing/publish-route.ts'
 import { listDeployments, readProjectState } from './project/reports.ts'
 import { projectAdminRoutes, projectRoutes } from './project/routes.ts'
 import { openStore, type Store } from './store.ts'
@@ -47,7 +47,7 @@ export interface HubOptions {
   adminToken?: string
   /** Receives one line for each internal error, and for old uploads that cannot be removed. Default: standard error. */
   log?: (line: string) => void
-  /** The limit for a sealed file. Default: 512 MiB. */
+  /** The limit for an uploaded file. Default: 512 MiB. */
   maxArtifactBytes?: number
   /** The bytes that an upload leaves free on the disk. Default: 256 MiB. */
   reserveBytes?: number

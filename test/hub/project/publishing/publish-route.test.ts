@@ -109,6 +109,29 @@ describe('a credential that may publish', () => {
     assert.equal((await sendForm(hub, sealed, { sender: { 'X-API-Key': value } })).status, 401)
   })
 
+  it('is refused if it is revoked while the file arrives', async t => {
+    const hub = await runHub(t)
+    const { bytes, release } = await sealShop(t)
+    const headers = {
+      'X-API-Key': newValue(hub, 'publisher'),
+      'Content-Type': 'application/octet-stream',
+      'Content-Length': String(bytes.length),
+      'X-Version': release.version,
+      'X-Artifact-Signature': release.signature,
+      'X-Signer-Public-Key': release.signer_public_key,
+      'X-Dek': release.dek,
+    }
+    const sent = request(hub.url + PUBLISH, { method: 'POST', headers, agent: false })
+    sent.write(bytes.subarray(0, 10))
+    const uploads = join(hub.dataDir, 'uploads')
+    while (!existsSync(uploads) || readdirSync(uploads).length < 1) await setImmediate()
+    for (const { id } of listProjectKeys(hub.store)) revokeProjectKey(hub.store, id)
+    sent.end(bytes.subarray(10))
+    const [response] = await once(sent, 'response')
+    assert.equal(response.resume().statusCode, 401)
+    assertNothingKept(hub)
+  })
+
   it('is checked before the body is read', async t => {
     const hub = await runHub(t)
     const length = { 'Content-Length': '1000000' }

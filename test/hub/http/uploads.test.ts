@@ -4,11 +4,11 @@ import { once } from 'node:events'
 import { chmodSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { newUploadFolder, removeLeftUploads } from '../../../../hub/project/publishing/uploads.ts'
-import { withoutRoot } from '../../../folders.ts'
-import { newFolder, runHub } from '../../running-hub.ts'
+import { newUploadFolder, removeLeftUploads } from '../../../hub/http/uploads.ts'
+import { withoutRoot } from '../../folders.ts'
+import { newFolder, runHub } from '../running-hub.ts'
 
-const MODULE = resolve(import.meta.dirname, '../../../../hub/project/publishing/uploads.ts')
+const MODULE = resolve(import.meta.dirname, '../../../hub/http/uploads.ts')
 
 describe('the folder of an upload', () => {
   it('is removed at the next start of a hub if its own hub was killed, however new it is', async t => {
