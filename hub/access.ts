@@ -6,28 +6,51 @@ import type { ListingId } from './marketplace/catalogue.ts'
 import { kindSchema, labelSchema, parseInput, slugSchema } from './names.ts'
 import { inTransaction, type Store } from './store.ts'
 
-/** Returns the key sent in `X-API-Key` (contract 5.1). Throws HubError 401 if it is missing, unknown or revoked. */
+/**
+ * Returns the key sent in `X-API-Key` (contract 5.1). Throws HubError 401 if it is missing, unknown or revoked, and 403
+ * for a publish key.
+ */
 export function requireKey(c: Context, store: Store): ApiKey {
   const value = c.req.header('x-api-key')
   if (!value) throw unauthorized('This route needs an API key in the X-API-Key header.')
   const key = useKey(store, value)
   if (key === undefined) throw unauthorized('The API key is unknown or revoked.')
+  if (key.can_publish) throw new HubError(403, `The key ${key.prefix}... is a publish key, which can only publish.`)
   return key
 }
 
 /** True if the request has the admin token, or a key that may fetch the listing. Never throws for a wrong credential. */
 export function maySee(c: Context, store: Store, { kind, slug }: ListingId): boolean {
-  const [, token] = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '') ?? []
+  const token = bearerIn(c.req.header('authorization'))
   if (token !== undefined && isAdminToken(store, token)) return true
   const value = c.req.header('x-api-key')
   const key = value ? useKey(store, value) : undefined
-  return key !== undefined && (key.kind === null || (key.kind === kind && key.slug === slug))
+  return key?.can_publish === false && (key.kind === null || (key.kind === kind && key.slug === slug))
 }
 
 /** Throws HubError 403 if the key is bound to another plugin or service. */
 export function requireBinding(key: ApiKey, { kind, slug }: ListingId): void {
   if (key.kind === null || (key.kind === kind && key.slug === slug)) return
   throw new HubError(403, `The API key ${key.prefix}... is bound to the ${key.kind} ${key.slug}.`)
+}
+
+/**
+ * Throws HubError 401 unless the request has, as `Authorization: Bearer`, the admin token or a publish key. Throws 403
+ * for any other key, for a key of another plugin or service, and for a publish key that would replace a version.
+ */
+export function requirePublisher(c: Context, store: Store, wanted: ListingId & { readonly replace: boolean }): void {
+  const token = bearerIn(c.req.header('authorization'))
+  if (token === undefined)
+    throw unauthorized(
+      'Publishing needs a key from "keys create --publish", or the admin token, in the Authorization header, as a Bearer token.',
+    )
+  if (isAdminToken(store, token)) return
+  const key = useKey(store, token)
+  if (key === undefined) throw unauthorized('This is neither a publish key nor the admin token, or it was revoked.')
+  if (!key.can_publish)
+    throw new HubError(403, `The API key ${key.prefix}... cannot publish: create one with "keys create --publish".`)
+  requireBinding(key, wanted)
+  if (wanted.replace) throw new HubError(403, 'Only the admin token may replace a version: raise the version.')
 }
 
 /** Throws HubError 401 unless the request has the admin token as `Authorization: Bearer`. */
@@ -48,9 +71,13 @@ export function requireAdminToLook(c: Context, store: Store): void {
 }
 
 function requireToken(store: Store, authorization: string | undefined, missing: string): void {
-  const [, token] = /^Bearer +(\S+)$/i.exec(authorization ?? '') ?? []
+  const token = bearerIn(authorization)
   if (token === undefined) throw unauthorized(missing)
   if (!isAdminToken(store, token)) throw unauthorized('The admin token is wrong.')
+}
+
+function bearerIn(authorization = ''): string | undefined {
+  return /^Bearer +(\S+)$/i.exec(authorization)?.[1]
 }
 
 /** A browser can only ask for a name and a password, which it sends as `Basic base64(name:password)`. */
@@ -104,20 +131,27 @@ function saveHash(store: Store, token: string): void {
   store.db.prepare('INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)').run(SETTING, hashCredential(token))
 }
 
-const LABEL = 'hub'
 const PREFIX_CHARS = 10
 
-/** The key reports to the fleet of `owner` (default: the key's name). `kind` and `slug` bind it to one listing. */
+/**
+ * The key reports to the fleet of `owner` (default: the key's name). `kind` and `slug` bind it to one listing. A key
+ * that `can_publish` can do nothing but publish that listing.
+ */
 export const keyRequestSchema = z
   .object({
     name: labelSchema,
     owner: labelSchema.optional(),
     kind: kindSchema.optional(),
     slug: slugSchema.optional(),
+    can_publish: z.boolean().default(false),
   })
   .refine(request => (request.kind === undefined) === (request.slug === undefined), {
     path: ['kind'],
     error: 'must be given together with slug, or not at all',
+  })
+  .refine(request => request.slug !== undefined || !request.can_publish, {
+    path: ['slug'],
+    error: 'must be given for a key that can publish',
   })
 export type KeyRequest = z.input<typeof keyRequestSchema>
 
@@ -128,6 +162,7 @@ const apiKeySchema = z.object({
   owner: z.string(),
   kind: kindSchema.nullable(),
   slug: z.string().nullable(),
+  can_publish: z.number().transform(value => value === 1),
   is_active: z.number().transform(value => value === 1),
   created_at: z.string(),
   last_used_at: z.string().nullable(),
@@ -140,20 +175,23 @@ interface IssuedKey {
   readonly record: ApiKey
 }
 
-const COLUMNS = 'id, name, prefix, owner, kind, slug, revoked_at IS NULL AS is_active, created_at, last_used_at'
+const COLUMNS =
+  'id, name, prefix, owner, kind, slug, can_publish, revoked_at IS NULL AS is_active, created_at, last_used_at'
 
 /**
  * Creates an API key. The hub stores only its hash and its first 10 characters. Throws HubError 400 for a bad request.
  */
 export function createKey(store: Store, request: KeyRequest): IssuedKey {
-  const { name, owner = name, kind = null, slug = null } = parseInput(keyRequestSchema, request)
-  const key = newCredential(LABEL)
+  const { name, owner = name, kind = null, slug = null, can_publish } = parseInput(keyRequestSchema, request)
+  const key = newCredential(can_publish ? 'publish' : 'hub')
   const id = randomUUID()
+  const [prefix, hash, created_at] = [key.slice(0, PREFIX_CHARS), hashCredential(key), new Date().toISOString()]
   store.db
     .prepare(
-      'INSERT INTO api_keys (id, name, prefix, hash, owner, kind, slug, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+      `INSERT INTO api_keys (id, name, prefix, hash, owner, kind, slug, can_publish, created_at)
+       VALUES (:id, :name, :prefix, :hash, :owner, :kind, :slug, :can_publish, :created_at)`,
     )
-    .run(id, name, key.slice(0, PREFIX_CHARS), hashCredential(key), owner, kind, slug, new Date().toISOString())
+    .run({ id, name, prefix, hash, owner, kind, slug, can_publish: Number(can_publish), created_at })
   return { key, record: readKey(store, id) }
 }
 

@@ -1,7 +1,8 @@
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ReadableStream } from 'node:stream/web'
+import { setImmediate } from 'node:timers/promises'
 import type { Context } from 'hono'
 import { errorBody, HubError } from './errors.ts'
 import type { Store } from './store.ts'
@@ -161,6 +162,23 @@ async function readOrClose(file: FileHandle, chunk: Buffer, position: number): P
     await file.close()
     throw error
   }
+}
+
+export const PIECE_BYTES = 1024 * 1024
+
+/** Yields views of at most 1 MiB of the bytes, and lets the event loop run between them. */
+export async function* piecesOf(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+    await setImmediate()
+    yield bytes.subarray(at, at + PIECE_BYTES)
+  }
+}
+
+/** The SHA-256 of the bytes, in lowercase hex. Lets the event loop run meanwhile. */
+export async function hashOf(bytes: Uint8Array): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const piece of piecesOf(bytes)) hash.update(piece)
+  return hash.digest('hex')
 }
 
 async function writeDurably(path: string, bytes: Uint8Array): Promise<void> {

@@ -1,4 +1,4 @@
-export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 411 | 413 | 415 | 500 | 503 | 507
+export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 411 | 413 | 415 | 422 | 500 | 503 | 507
 
 /** A refusal for the caller: an HTTP status, and the message of the response. */
 export class HubError extends Error {

@@ -158,7 +158,15 @@ function urlOf(server: Server, host: string): string {
 const MAX_BODY_BYTES = 1024 * 1024
 const DEPLOYMENTS_SHOWN = 20
 const PROXY_HEADERS = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip']
+const PLUGINS_MOUNT = '/app/marketplace'
+const SERVICES_MOUNT = '/app/xservices'
 const PROJECTS_MOUNT = '/app/xdeploy'
+/** The routes that limit their bodies themselves. */
+const UPLOAD_PATHS = [
+  ...['', PLUGINS_MOUNT].map(mount => `${mount}/plugins/:slug/publish`),
+  ...['', SERVICES_MOUNT].map(mount => `${mount}/services/:slug/publish`),
+  ...['', PROJECTS_MOUNT].map(mount => `${mount}${PUBLISH_PATH}`),
+]
 
 interface AppOptions extends PublishContext {
   /** True if only this machine can reach the hub. */
@@ -184,12 +192,7 @@ function buildApp(options: AppOptions): Hono {
         c.json(errorBody(`This route does not support ${c.req.method}.`), 405, { Allow: methods.join(', ') }),
     }),
   )
-  app.use(
-    except(
-      [PUBLISH_PATH, `${PROJECTS_MOUNT}${PUBLISH_PATH}`],
-      bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody }),
-    ),
-  )
+  app.use(except(UPLOAD_PATHS, bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody })))
   app.get('/', c => answerFleetPage(c, options))
   app.get('/healthz', c => answerHealth(c, options.store))
   mountRoutes(app, options)
@@ -207,10 +210,10 @@ function mountRoutes(app: Hono, options: AppOptions): void {
   projects.route('/', projectRoutes(options))
   projects.route('/', publishRoutes(options))
   projects.route('/', projectAdminRoutes(options.store))
-  app.route('/', marketplaceRoutes(options.store))
+  app.route('/', marketplaceRoutes(options))
   app.route('/', projects)
-  app.route('/app/marketplace', catalogueRoutes(options.store, 'plugins'))
-  app.route('/app/xservices', catalogueRoutes(options.store, 'services'))
+  app.route(PLUGINS_MOUNT, catalogueRoutes(options, 'plugins'))
+  app.route(SERVICES_MOUNT, catalogueRoutes(options, 'services'))
   app.route('/app/xdeployments', deploymentRoutes(options.store))
   app.route('/app/xdevkeys', keyRoutes(options.store))
   app.route(PROJECTS_MOUNT, projects)

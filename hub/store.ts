@@ -23,6 +23,7 @@ const HUB_SCHEMA = `
     owner TEXT NOT NULL,
     kind TEXT,
     slug TEXT,
+    can_publish INTEGER NOT NULL DEFAULT 0,
     created_at TEXT NOT NULL,
     last_used_at TEXT,
     revoked_at TEXT
@@ -78,16 +79,17 @@ function prepareDatabase(db: DatabaseSync, folder: string): void {
     }
     db.exec(HUB_SCHEMA)
     db.exec(MARKETPLACE_SCHEMA)
-    addHeldAt(db)
+    addColumn(db, 'versions', 'held_at', 'TEXT')
+    addColumn(db, 'api_keys', 'can_publish', 'INTEGER NOT NULL DEFAULT 0')
     db.exec(PROJECT_SCHEMA)
     db.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`)
   })
 }
 
-/** Adds the column that older hubs, which could not hold a version back, did not have. */
-function addHeldAt(db: DatabaseSync): void {
-  const columns = db.prepare('PRAGMA table_info(versions)').all()
-  if (!columns.some(({ name }) => name === 'held_at')) db.exec('ALTER TABLE versions ADD COLUMN held_at TEXT')
+/** Adds a column that older hubs did not have. */
+function addColumn(db: DatabaseSync, table: string, column: string, type: string): void {
+  const columns = db.prepare(`PRAGMA table_info(${table})`).all()
+  if (!columns.some(({ name }) => name === column)) db.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`)
 }
 
 /**

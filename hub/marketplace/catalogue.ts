@@ -215,11 +215,13 @@ function withVersions(store: Store, row: ListingRow): Listing {
   return { ...row, versions: newestFirst(findVersions(store, row)) }
 }
 
-function findVersion(store: Store, wanted: VersionId): PublishedVersion | undefined {
+/** Undefined if it was never published. */
+export function findVersion(store: Store, wanted: VersionId): PublishedVersion | undefined {
   return findVersions(store, wanted).find(({ version }) => version === wanted.version)
 }
 
-function isSame(a: PublishedVersion, b: PublishedVersion): boolean {
+/** True if the bytes and the signature are the same. */
+export function isSame(a: PublishedVersion, b: PublishedVersion): boolean {
   return a.sha256 === b.sha256 && a.signature === b.signature
 }
 

@@ -1,9 +1,9 @@
-import { createHash, createHmac } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import { z } from 'zod'
 import { MAX_ARCHIVE_BYTES, requireSafeTree } from '../archive/entries.ts'
 import { type GitSource, zipFolder, zipGitCommit } from '../archive/make-zip.ts'
 import { openZip } from '../archive/read-zip.ts'
-import { keepArtifact } from '../artifacts.ts'
+import { hashOf, keepArtifact } from '../artifacts.ts'
 import { HubError, UsageError } from '../errors.ts'
 import {
   type Kind,
@@ -20,18 +20,27 @@ import type { Store } from '../store.ts'
 import { addVersion, type PublishedVersion, requirePublishable, type VersionId } from './catalogue.ts'
 import { PLUGIN_YAML, type PluginYaml, readPluginYaml } from './plugin-yaml.ts'
 
-const publicationSchema = z.object({
+export const signatureSchema = z.string().regex(/^hmac_sha256:[0-9a-f]{64}$/, {
+  error: 'must be "hmac_sha256:" and 64 lowercase hex digits, in the X-Signature header',
+})
+
+const signedSchema = z.object({
   kind: kindSchema,
   slug: slugSchema,
   version: newVersionSchema,
-  signingSecret: z
-    .string()
-    .min(1, { error: 'must not be empty' })
-    .refine(secret => secret === secret.trim(), { error: 'must not start or end with white space' }),
+  signature: signatureSchema,
   name: labelSchema.optional(),
   repo: repoSchema.nullable().default(null),
   isPrivate: z.boolean().optional(),
   replace: z.boolean().default(false),
+})
+type SignedPublication = z.input<typeof signedSchema>
+
+const publicationSchema = signedSchema.omit({ signature: true }).extend({
+  signingSecret: z
+    .string()
+    .min(1, { error: 'must not be empty' })
+    .refine(secret => secret === secret.trim(), { error: 'must not start or end with white space' }),
 })
 
 /**
@@ -41,23 +50,32 @@ const publicationSchema = z.object({
  */
 export type Publication = z.input<typeof publicationSchema>
 
-/**
- * Publishes the bytes unchanged, and returns the version as it is now published. A version that is held back stays held
- * back. Does not check that a host would install the bytes: requireDeployable does. Throws HubError 400 for a wrong
- * field, and 409 if the version was yanked. Without `replace`, also throws 409 if the version is already published with
- * different bytes or another secret.
- */
+/** Signs the bytes, and publishes them as publishSigned does. */
 export async function publishArchive(
   store: Store,
   bytes: Uint8Array,
   publication: Publication,
 ): Promise<PublishedVersion> {
-  const { name, isPrivate, replace, signingSecret, ...version } = parseInput(publicationSchema, publication)
+  const { signingSecret, ...version } = parseInput(publicationSchema, publication)
+  return await publishSigned(store, bytes, { ...version, signature: signArchive(bytes, signingSecret) })
+}
+
+/**
+ * Publishes the bytes unchanged, and returns the version as it is now published. A version that is held back stays held
+ * back. Does not check that a host would install the bytes: requireDeployable does. Nor does it check the signature,
+ * because only the publisher has the secret. Throws HubError 400 for a wrong field, and 409 if the version was yanked.
+ * Without `replace`, also throws 409 if the version is already published with different bytes or another signature.
+ */
+export async function publishSigned(
+  store: Store,
+  bytes: Uint8Array,
+  publication: SignedPublication,
+): Promise<PublishedVersion> {
+  const { name, isPrivate, replace, ...version } = parseInput(signedSchema, publication)
   const published: PublishedVersion = {
     ...version,
-    sha256: sha256Of(bytes),
+    sha256: await hashOf(bytes),
     size: bytes.length,
-    signature: signArchive(bytes, signingSecret),
     published_at: new Date().toISOString(),
     held_at: null,
     yanked_at: null,
@@ -95,10 +113,6 @@ export async function publishGitCommit(
 /** The `X-Signature` of these bytes (contract 2.1, "Artifact signature"). */
 export function signArchive(bytes: Uint8Array, signingSecret: string): string {
   return `hmac_sha256:${createHmac('sha256', signingSecret).update(bytes).digest('hex')}`
-}
-
-function sha256Of(bytes: Uint8Array): string {
-  return createHash('sha256').update(bytes).digest('hex')
 }
 
 const PROJECT_PLAN = 'deployment/install.yaml'

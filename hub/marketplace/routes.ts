@@ -4,6 +4,7 @@ import { createKey, keyRequestSchema, maySee, requireAdmin, requireBinding, requ
 import { answerArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
 import { readJsonBody } from '../http/bodies.ts'
+import type { PublishContext } from '../http/uploads.ts'
 import { type Kind, kindSchema, parseInput, slugSchema } from '../names.ts'
 import type { Store } from '../store.ts'
 import {
@@ -17,6 +18,7 @@ import {
   readListing,
   searchCatalogue,
 } from './catalogue.ts'
+import { acceptArchive } from './publish-route.ts'
 import { listHosts, listReports, recordReport, reportSchema } from './reports.ts'
 
 const KIND_OF_SEGMENT = { plugins: 'plugin', services: 'service' } as const
@@ -25,10 +27,11 @@ const LIMIT = 'must be a whole number from 1 to 1000'
 const VERSION_HEADER = { plugin: 'X-Plugin', service: 'X-Service' } as const
 
 /** The marketplace contract's routes (contract 4.1), without a version prefix (contract 9, rule 2). */
-export function marketplaceRoutes(store: Store): Hono {
+export function marketplaceRoutes(context: PublishContext): Hono {
+  const { store } = context
   const app = new Hono()
-  app.route('/', catalogueRoutes(store, 'plugins'))
-  app.route('/', catalogueRoutes(store, 'services'))
+  app.route('/', catalogueRoutes(context, 'plugins'))
+  app.route('/', catalogueRoutes(context, 'services'))
   app.route('/', deploymentRoutes(store))
   app.route('/', keyRoutes(store))
   return app
@@ -39,13 +42,15 @@ export function keyRoutes(store: Store): Hono {
   return new Hono().post('/devkeys/api-keys', c => issueKey(c, store))
 }
 
-/** The browse, detail and artifact routes of plugins or of services. */
-export function catalogueRoutes(store: Store, segment: Segment): Hono {
+/** The browse, detail, artifact and publish routes of plugins or of services. */
+export function catalogueRoutes(context: PublishContext, segment: Segment): Hono {
+  const { store } = context
   const app = new Hono()
   const listing = (c: Context) => ({ kind: KIND_OF_SEGMENT[segment], slug: c.req.param('slug') ?? '' })
   app.get(`/${segment}`, c => answerBrowse(c, store, KIND_OF_SEGMENT[segment]))
   app.get(`/${segment}/:slug`, c => answerDetail(c, store, listing(c)))
   app.get(`/${segment}/:slug/install`, c => answerInstall(c, store, listing(c)))
+  app.post(`/${segment}/:slug/publish`, c => acceptArchive(c, context, listing(c)))
   return app
 }
 

@@ -4,15 +4,14 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { setImmediate } from 'node:timers/promises'
 import { constants, createZstdCompress } from 'node:zlib'
+import { PIECE_BYTES, piecesOf } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
 import type { Store } from '../store.ts'
 
 export const DEK_BYTES = 32
 export const NONCE_BYTES = 12
 const TAG_BYTES = 16
-export const PIECE_BYTES = 1024 * 1024
 const ZSTD_LEVEL = 3
 
 /** A key and its nonce. Never use the pair for different bytes. */
@@ -61,14 +60,6 @@ export async function* decryptPieces({ bytes, dek }: Opened): AsyncGenerator<Buf
   decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
   for await (const piece of piecesOf(bytes.subarray(NONCE_BYTES, -TAG_BYTES))) yield decipher.update(piece)
   yield decipher.final()
-}
-
-/** Yields views of at most 1 MiB of the bytes, and lets the event loop run between them. */
-export async function* piecesOf(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
-  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-    await setImmediate()
-    yield bytes.subarray(at, at + PIECE_BYTES)
-  }
 }
 
 function compression(bytes: number) {

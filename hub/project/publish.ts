@@ -4,7 +4,7 @@ import { createZstdDecompress } from 'node:zlib'
 import { extract, type Header } from 'tar-stream'
 import { z } from 'zod'
 import { type ArchiveEntry, boundedTar, EntryList, requireSafeTree } from '../archive/entries.ts'
-import { keepArtifact } from '../artifacts.ts'
+import { hashOf, keepArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
 import { PLUGIN_YAML, readPluginYaml } from '../marketplace/plugin-yaml.ts'
 import {
@@ -20,7 +20,7 @@ import {
 import type { Store } from '../store.ts'
 import { MAX_PLAN_BYTES, MAX_PLUGIN_YAML_BYTES, requireYamlSize } from '../yaml.ts'
 import { addProjectVersion, findSame, type ProjectVersion } from './catalogue.ts'
-import { decryptPieces, encryptDek, type Opened, piecesOf } from './encrypt.ts'
+import { decryptPieces, encryptDek, type Opened } from './encrypt.ts'
 import { comparePaths } from './manifest.ts'
 import { requireFixedSource } from './part-sources.ts'
 import { type PlannedFiles, parsePlan, requireWorkablePlan } from './plan.ts'
@@ -101,12 +101,6 @@ async function requireOpens(opened: Opened): Promise<void> {
   } catch {
     throw new HubError(400, 'dek: must be the key that encrypted the sealed file')
   }
-}
-
-async function hashOf(bytes: Uint8Array): Promise<string> {
-  const hash = createHash('sha256')
-  for await (const piece of piecesOf(bytes)) hash.update(piece)
-  return hash.digest('hex')
 }
 
 const MANIFEST = 'manifest.json'

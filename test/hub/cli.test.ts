@@ -81,6 +81,17 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match((await hub('keys', 'list', ...data)).stdout, /revoked/)
   })
 
+  it('creates a publish key for a plugin, published or not, and lists what it is', async t => {
+    const data = ['--data', join(newFolder(t), 'data')]
+    const create = ['keys', 'create', '--name', 'ci', '--publish', ...data]
+    const created = await hub(...create, '--slug', 'hello', '--kind', 'plugin')
+    assert.match(created.stdout, /^publish_[\w-]{43}\n$/)
+    assert.match(created.stderr, /^Created the publish key \S+ for the plugin hello\. Save it now/m)
+    assert.match((await hub('keys', 'list', ...data)).stdout, / plugin\/hello \(publish\) +active /)
+    for (const wrong of [[], ['--slug', 'hello', '--kind', 'plugin', '--owner', 'alice']])
+      assert.equal((await hub(...create, ...wrong)).code, 2)
+  })
+
   it('creates a key for a plugin that was never published, with a note', async t => {
     const data = ['--data', join(newFolder(t), 'data')]
     const plugin = newFolder(t, { 'plugin.yaml': 'name: a' })

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { describe, it, type TestContext } from 'node:test'
-import { HubDatabase, inTransaction, SharedTransactions } from '../../hub/store.ts'
+import { createKey, listKeys } from '../../hub/access.ts'
+import { HubDatabase, inTransaction, openStore, SharedTransactions } from '../../hub/store.ts'
+import { newFolder } from './running-hub.ts'
 
 describe('the database of a hub', () => {
   it('compiles the same statement once, and another one for another text', t => {
@@ -48,6 +50,23 @@ function newDatabase(t: TestContext): HubDatabase {
   db.exec('CREATE TABLE notes (id INTEGER PRIMARY KEY)')
   return db
 }
+
+describe('the data folder of an older hub', () => {
+  it('gets the columns that it lacks, and its keys cannot publish', t => {
+    const dataDir = newFolder(t)
+    const store = openStore(dataDir)
+    createKey(store, { name: 'ci' })
+    store.db.exec('ALTER TABLE api_keys DROP COLUMN can_publish; ALTER TABLE versions DROP COLUMN held_at')
+    store.close()
+    const reopened = openStore(dataDir)
+    t.after(() => reopened.close())
+    assert.deepEqual(
+      listKeys(reopened).map(key => key.can_publish),
+      [false],
+    )
+    assert.deepEqual(reopened.db.prepare('SELECT held_at FROM versions').all(), [])
+  })
+})
 
 describe('a transaction that several requests share', () => {
   it('keeps the work of the others when one statement rolls back the whole transaction', async t => {
