@@ -1,6 +1,5 @@
 import { readFileSync, realpathSync, rmSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
-import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { HubError, UsageError } from '../errors.ts'
 import { unreadable, writeNewFile } from '../files.ts'
@@ -173,12 +172,7 @@ function chooseHub(values: Values): (sealed: SealedRelease) => Promise<Published
   if (hubUrl === undefined || variable === undefined || data !== undefined)
     throw new UsageError('Name a running hub with --hub-url and --devkey-env, or a data folder with --data.')
   const devkey = readSecretVariable({ option: 'devkey-env', variable, purpose: 'dev key' })
-  return sealed => sendPublication({ hubUrl, devkey }, sealed, waitForHub)
-}
-
-async function waitForHub(ms: number): Promise<void> {
-  console.error(`The hub answered 503, which usually means that it is busy: sending the file again in ${ms / 1000} s.`)
-  await setTimeout(ms)
+  return sealed => sendPublication({ hubUrl, devkey }, sealed)
 }
 
 async function readSealed(values: Values): Promise<SealedRelease> {

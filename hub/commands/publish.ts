@@ -1,16 +1,28 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import { z } from 'zod'
 import { zipFolder, zipGitCommit } from '../archive/make-zip.ts'
-import { UsageError } from '../errors.ts'
+import { hashOf } from '../artifacts.ts'
+import { HubError, UsageError } from '../errors.ts'
+import { requireSafeUrl, sendUpload } from '../http/send-upload.ts'
 import { type PublishedVersion, stateOf, type VersionId } from '../marketplace/catalogue.ts'
-import { type IdentifiedVersion, type Publication, publishArchive, requireDeployable } from '../marketplace/publish.ts'
+import {
+  type IdentifiedVersion,
+  type Publication,
+  publishArchive,
+  requireDeployable,
+  signPublication,
+} from '../marketplace/publish.ts'
 import { labelSchema, newVersionSchema, repoSchema } from '../names.ts'
 import { type Command, DATA_DEFAULT, DATA_OPTION, readGivenFile, sayingStillRunning, withStore } from './command.ts'
 import { parseCommandLine, readSecretVariable, requireForm, requireOption } from './command-line.ts'
 import { parseKind, parseSlug } from './versions.ts'
 
 const OPTIONS = {
-  ...DATA_OPTION,
+  data: { type: 'string' },
+  'hub-url': { type: 'string' },
+  'token-env': { type: 'string' },
   kind: { type: 'string' },
   slug: { type: 'string' },
   version: { type: 'string' },
@@ -52,26 +64,74 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
   --repo OWNER/REPO@TAG       the location of the source
   --private, --public         who may see it: its keys, or everybody (default: as before; public for a new name)
   --replace                   replaces a published version; one that is held back stays held back
-  --data DIR                  the data folder (default ${DATA_DEFAULT})`,
+  --data DIR                  the data folder (default ${DATA_DEFAULT})
+
+To publish to a running hub instead:
+  --hub-url URL               its base URL, which may include a path
+  --token-env VAR             the environment variable with a key from "keys create --publish", or the admin token`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
     const kind = values.kind === undefined ? undefined : parseKind(values.kind)
     requireForm('version', values.version, newVersionSchema)
     requireForm('name', values.name, labelSchema)
     requireForm('repo', values.repo, repoSchema)
+    const publishTo = chooseHub(values)
     const how = readPublishing(values)
     const slug = values.slug === undefined ? undefined : parseSlug(values.slug)
-    const { id, done, leftOut } = await sayingStillRunning('Publishing', async () => {
+    const { bytes, leftOut, id } = await sayingStillRunning('Publishing', async () => {
       const { bytes, source, leftOut = [] } = await readSource(values)
-      const id = await requireDeployable(bytes, { source, kind, slug, version: values.version })
-      const done = await withStore(values.data, store => publishArchive(store, bytes, { ...id, ...how }))
-      return { id, done, leftOut }
+      return { bytes, leftOut, id: await requireDeployable(bytes, { source, kind, slug, version: values.version }) }
     })
-    console.log(`Published the ${id.kind} ${id.slug} ${id.version}: ${done.size} bytes, SHA-256 ${done.sha256}`)
-    noteHeldBack(done)
+    const sha256 = await publishTo(bytes, { ...id, ...how })
+    console.log(`Published the ${id.kind} ${id.slug} ${id.version}: ${bytes.length} bytes, SHA-256 ${sha256}`)
     noteOtherName(id)
     for (const path of leftOut) console.error(`Left out: ${path}`)
   },
+}
+
+/** Publishes the bytes, and returns their SHA-256. */
+type PublishTo = (bytes: Buffer, publication: Publication) => Promise<string>
+
+function chooseHub(values: Values): PublishTo {
+  const { data, 'hub-url': hubUrl, 'token-env': variable } = values
+  if (hubUrl === undefined && variable === undefined) return publishIn(data ?? DATA_OPTION.data.default)
+  if (hubUrl === undefined || variable === undefined || data !== undefined)
+    throw new UsageError('Name a running hub with --hub-url and --token-env, or a data folder with --data.')
+  const local = (['name', 'private', 'public'] as const).find(name => values[name] !== undefined)
+  if (local !== undefined)
+    throw new UsageError(`The option --${local} does not apply to --hub-url: use it on the hub's own machine.`)
+  const token = readSecretVariable({ option: 'token-env', variable, purpose: 'token' })
+  if (/[^\x21-\x7e]/.test(token))
+    throw new UsageError('The variable of --token-env contains more than a token: remove white space and line breaks.')
+  return publishOver(requireSafeUrl(hubUrl), token)
+}
+
+function publishIn(data: string): PublishTo {
+  return async (bytes, publication) => {
+    const published = await sayingStillRunning('Publishing', () =>
+      withStore(data, store => publishArchive(store, bytes, publication)),
+    )
+    noteHeldBack(published)
+    return published.sha256
+  }
+}
+
+const answerSchema = z.object({ kind: z.string(), slug: z.string(), version: z.string(), sha256: z.string() })
+
+/** The hub gets the signature, never the signing secret. */
+function publishOver(hubUrl: string, token: string): PublishTo {
+  return async (bytes, publication) => {
+    const { kind, slug, version, signature, repo, replace } = signPublication(bytes, publication)
+    const query = new URLSearchParams({ version, ...(repo && { repo }), ...(replace && { replace: 'true' }) })
+    const url = `${hubUrl}/${kind}s/${slug}/publish?${query}`
+    const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/zip', 'X-Signature': signature }
+    const { status, answer } = await sendUpload({ url, headers, body: bytes }, answerSchema)
+    const expected = { kind, slug, version, sha256: await hashOf(bytes) }
+    if (!isDeepStrictEqual(answer, expected))
+      throw new HubError(400, `${url} answered with another version or other bytes: check what that hub now serves.`)
+    if (status === 200) console.error('Note: this version was already published, with the same bytes and signature.')
+    return expected.sha256
+  }
 }
 
 function noteHeldBack(published: PublishedVersion): void {

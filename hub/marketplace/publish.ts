@@ -34,7 +34,7 @@ const signedSchema = z.object({
   isPrivate: z.boolean().optional(),
   replace: z.boolean().default(false),
 })
-type SignedPublication = z.input<typeof signedSchema>
+export type SignedPublication = z.input<typeof signedSchema>
 
 const publicationSchema = signedSchema.omit({ signature: true }).extend({
   signingSecret: z
@@ -56,8 +56,13 @@ export async function publishArchive(
   bytes: Uint8Array,
   publication: Publication,
 ): Promise<PublishedVersion> {
+  return await publishSigned(store, bytes, signPublication(bytes, publication))
+}
+
+/** Replaces the signing secret with the signature of the bytes. Throws HubError 400 for a wrong field. */
+export function signPublication(bytes: Uint8Array, publication: Publication): SignedPublication {
   const { signingSecret, ...version } = parseInput(publicationSchema, publication)
-  return await publishSigned(store, bytes, { ...version, signature: signArchive(bytes, signingSecret) })
+  return { ...version, signature: signArchive(bytes, signingSecret) }
 }
 
 /**

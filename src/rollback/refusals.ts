@@ -1,7 +1,7 @@
 import { ConfigError, type DeployError, DeploymentError } from '../core/errors.ts'
 import { cleanForeignText, listNames } from '../core/text.ts'
 import { type Place, placeName, placeOf } from '../install/host/layout.ts'
-import type { SnapshotRow } from '../install/host/rows.ts'
+import type { InstalledRow, SnapshotRow } from '../install/host/rows.ts'
 import type { KnownRow, RollbackSubject } from './deployment.ts'
 
 /**

@@ -263,12 +263,13 @@ describe('the command line', { concurrency: 3 }, () => {
       for (const args of [
         ['publish', ...HELLO, '--from', '.', '--data', data, '--signing-secret-env', secret],
         ['project', 'publish', ...source, '--devkey-env', secret],
+        ['publish', ...HELLO, ...SECRET, '--from', '.', '--hub-url', 'http://127.0.0.1:1', '--token-env', secret],
       ]) {
         const { code, stdout, stderr } = await hub(...args)
         assert.equal(code, 2)
         assert.match(
           stderr,
-          /give the name of the variable that contains the (signing secret|dev key), not the \1 itself\.\n$/,
+          /give the name of the variable that contains the (signing secret|dev key|token), not the \1 itself\.\n$/,
         )
         assert.ok(!`${stdout}${stderr}`.includes(secret), stderr)
       }

@@ -1,17 +1,22 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer as createHttpServer } from 'node:http'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { join, resolve } from 'node:path'
 import { describe, it } from 'node:test'
 import { zipFolder } from '../../../hub/archive/make-zip.ts'
 import { readListing } from '../../../hub/marketplace/catalogue.ts'
 import { readPluginYaml } from '../../../hub/marketplace/plugin-yaml.ts'
+import { signArchive } from '../../../hub/marketplace/publish.ts'
 import { parsePluginDescription } from '../../../hub/project/manifest.ts'
 import { openStore } from '../../../hub/store.ts'
 import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
 import { VERSION_SCALARS } from '../../core/content/version-scalars.ts'
+import { CLOSED_PORT } from '../../net/loopback-server.ts'
 import { CLI, hub } from '../run-cli.ts'
-import { newFolder, SIGNING_SECRET } from '../running-hub.ts'
+import { ADMIN_TOKEN, newFolder, runHub, SIGNING_SECRET } from '../running-hub.ts'
 
 const PLUGIN = resolve(import.meta.dirname, '../../../examples/plugin')
 const SERVICE = resolve(import.meta.dirname, '../../../examples/service')
@@ -288,6 +293,118 @@ describe('publishing', () => {
     }
   })
 })
+
+describe('publishing to a running hub', () => {
+  it('sends the ZIP and its signature, and neither the signing secret nor the folder', async t => {
+    const running = await runHub(t)
+    const key = running.newKey({ kind: 'plugin', slug: 'greeter', can_publish: true })
+    const requests: Buffer[] = []
+    const proxy = createServer(client => {
+      const hubSocket = connect(Number(new URL(running.url).port), '127.0.0.1')
+      client.on('data', chunk => requests.push(chunk))
+      for (const socket of [client, hubSocket]) socket.on('error', () => {})
+      client.pipe(hubSocket).pipe(client)
+    }).listen(0, '127.0.0.1')
+    await once(proxy, 'listening')
+    t.after(() => proxy.close())
+    const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/app/marketplace/`
+    const first = await publishOver(url, key, '--repo', 'me/greeter@v1.0.0')
+    assert.deepEqual([first.code, first.stderr], [0, ''])
+    const found = readListing(running.store, { kind: 'plugin', slug: 'greeter' }).versions[0]
+    assert.match(
+      first.stdout,
+      new RegExp(`^Published the plugin greeter 1\\.0\\.0: ${found?.size} bytes, SHA-256 ${found?.sha256}$`, 'm'),
+    )
+    assert.deepEqual(
+      [found?.signature, found?.repo],
+      [signArchive(zipFolder(PLUGIN).bytes, SIGNING_SECRET), 'me/greeter@v1.0.0'],
+    )
+    const sent = Buffer.concat(requests)
+    assert.deepEqual([sent.includes(key), sent.includes(SIGNING_SECRET), sent.includes(PLUGIN)], [true, false, false])
+    const again = await publishOver(url, key)
+    assert.deepEqual([again.code, /^Note: this version was already published/.test(again.stderr)], [0, true])
+  })
+
+  it('publishes a service, and replaces it only with the admin token', async t => {
+    const running = await runHub(t)
+    const key = running.newKey({ kind: 'service', slug: 'clock', can_publish: true })
+    const service = (run: string) => [
+      '--from',
+      newFolder(t, { run }),
+      '--kind',
+      'service',
+      '--slug',
+      'clock',
+      '--version',
+      '1',
+    ]
+    assert.equal((await publishOver(running.url, key, ...service('1'))).code, 0)
+    const other = await publishOver(running.url, key, ...service('2'))
+    assert.equal(other.code, 1)
+    assert.match(
+      other.stderr,
+      /answered 409 \(Version 1 of the service clock is already published with different bytes/,
+    )
+    const replaced = await publishOver(running.url, key, ...service('2'), '--replace')
+    assert.match(
+      replaced.stderr,
+      /answered 403 \(Only the admin token may replace a version: raise the version\.\): nothing/,
+    )
+    assert.equal((await publishOver(running.url, ADMIN_TOKEN, ...service('2'), '--replace')).code, 0)
+  })
+
+  it('checks what it would send first, and sends nothing that hosts refuse', async t => {
+    const from = newFolder(t, { 'plugin.yaml': 'name: a' })
+    const ended = await publishOver(`http://127.0.0.1:${CLOSED_PORT}`, 'token', '--from', from)
+    assert.deepEqual([ended.code, /^plugin\.yaml has no version/.test(ended.stderr)], [2, true])
+  })
+
+  it('does not believe a hub that answers with other bytes', async t => {
+    const answer = JSON.stringify({ kind: 'plugin', slug: 'greeter', version: '1.0.0', sha256: 'a'.repeat(64) })
+    const server = createHttpServer((request, response) =>
+      request.resume().on('end', () => response.writeHead(201).end(answer)),
+    ).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.after(() => server.close())
+    const ended = await publishOver(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, 'token')
+    assert.equal(ended.code, 1)
+    assert.match(ended.stderr, /answered with another version or other bytes/)
+  })
+
+  for (const [url, token, code, args] of [
+    ['http://hub.example.com', 'token', 1, []],
+    ['https://user:password@hub.example.com', 'token', 1, []],
+    ['https://hub.example.com', 'two\nlines', 2, []],
+    ['https://hub.example.com', '', 2, []],
+    ['https://hub.example.com', 'token', 2, ['--data', '/tmp/none']],
+    ['https://hub.example.com', 'token', 2, ['--private']],
+    ['https://hub.example.com', 'token', 2, ['--public']],
+    ['https://hub.example.com', 'token', 2, ['--name', 'Greeter']],
+  ] as const)
+    it(`ends with ${code} and one sentence, before it connects: ${[url, JSON.stringify(token), ...args].join(' ')}`, async () => {
+      const ended = await publishOver(url, token, ...args)
+      assert.equal(ended.code, code, ended.stderr)
+      assert.match(ended.stderr, /^[^\n]+\n$/)
+      assert.doesNotMatch(ended.stderr, /answered|reached|lines\b.*two|password@/)
+    })
+
+  it('needs both the URL and the token', async () => {
+    for (const option of [
+      ['--hub-url', 'https://hub.example.com'],
+      ['--token-env', 'HUB_TEST_SECRET'],
+    ])
+      assert.equal((await hub('publish', '--from', PLUGIN, ...SECRET, ...option)).code, 2)
+  })
+})
+
+/** Publishes the example, unless the arguments name another source. */
+async function publishOver(url: string, token: string, ...args: string[]) {
+  process.env['HUB_TEST_TOKEN'] = token
+  const source = args.includes('--from') ? [] : ['--from', PLUGIN]
+  const ended = await hub('publish', ...source, ...SECRET, '--hub-url', url, '--token-env', 'HUB_TEST_TOKEN', ...args)
+  delete process.env['HUB_TEST_TOKEN']
+  return ended
+}
 
 function publish(args: readonly string[], data: string) {
   return hub('publish', ...args, ...SECRET, '--data', data)

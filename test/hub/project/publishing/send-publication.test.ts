@@ -17,13 +17,13 @@ import { sealShop } from '../project-source.ts'
 describe('publishing to a hub that does not answer', () => {
   it('says that it cannot be reached, and why', async t => {
     const nowhere = { hubUrl: `http://127.0.0.1:${CLOSED_PORT}`, devkey: 'key' }
-    const sent = sendPublication(nowhere, await sealShop(t), neverWait)
+    const sent = sendPublication(nowhere, await sealShop(t), { wait: neverWait })
     await assert.rejects(sent, /^HubError: http:\S+ cannot be reached \(ECONNREFUSED\): check --hub-url/)
   })
 
   it('says that the version may have been published when the connection breaks', async t => {
     const { hubUrl } = await serve(t, request => request.resume().once('end', () => request.socket.destroy()))
-    const sent = sendPublication({ hubUrl, devkey: 'key' }, await sealShop(t), neverWait)
+    const sent = sendPublication({ hubUrl, devkey: 'key' }, await sealShop(t), { wait: neverWait })
     await assert.rejects(
       sent,
       /^HubError: The connection to http:\S+ broke \(\w+\), so the version may or may not have been/,
@@ -37,14 +37,15 @@ describe('publishing to a server that does not answer like a hub', () => {
     [200, UNKNOWN],
     [502, UNKNOWN],
     [504, UNKNOWN],
-    [302, /: nothing was published\.$/],
-    [404, /: nothing was published\.$/],
+    [302, /: nothing was published\. This command follows no redirect/],
+    [404, /: nothing was published\. Check --hub-url\.$/],
+    [507, /: nothing was published\.$/],
   ] as const)
     it(`says whether the version may have been published after a ${status}`, async t => {
       const { hubUrl } = await serve(t, (sent, response) =>
         sent.resume().once('end', () => response.writeHead(status).end('<html></html>')),
       )
-      const sent = sendPublication({ hubUrl, devkey: 'key' }, await sealShop(t), neverWait)
+      const sent = sendPublication({ hubUrl, devkey: 'key' }, await sealShop(t), { wait: neverWait })
       await assert.rejects(
         sent,
         ({ message: said }: Error) => said.includes(` answered ${status}`) && message.test(said),
@@ -63,11 +64,12 @@ describe('publishing to a busy hub', { timeout: HANG_LIMIT_MS }, () => {
     while (!existsSync(uploads) || readdirSync(uploads).length < 2) await setImmediate()
     const waits: number[] = []
     const sealed = await sealShop(t, {}, { 'plugins/cart/data': randomBytes(8_000_000).toString('latin1') })
-    const { version } = await sendPublication(access, sealed, async ms => {
+    const wait = async (ms: number) => {
       waits.push(ms)
       for (const other of others) other.destroy()
       while (readdirSync(uploads).length > 0) await setImmediate()
-    })
+    }
+    const { version } = await sendPublication(access, sealed, { wait })
     assert.deepEqual([version, waits], ['1.0.0', [60_000]])
   })
 
@@ -85,7 +87,8 @@ describe('publishing to a busy hub', { timeout: HANG_LIMIT_MS }, () => {
         }),
       )
       const waits: number[] = []
-      const publishing = sendPublication({ hubUrl, devkey: 'key' }, await sealShop(t), async ms => waits.push(ms))
+      const wait = async (ms: number) => waits.push(ms)
+      const publishing = sendPublication({ hubUrl, devkey: 'key' }, await sealShop(t), { wait })
       await assert.rejects(
         publishing,
         /^HubError: http:\S+ answered 503 \(The hub is busy\.\): nothing was published\.$/,
