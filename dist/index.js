@@ -18192,6 +18192,11 @@ function quote(path) {
     const text = cleanForeignText(path, 4096);
     return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
+/** Returns the name in /etc/passwd; undefined if there is none. */
+function findUserName(uid) {
+    const name = findName('/etc/passwd', uid);
+    return name === undefined ? undefined : cleanForeignText(name, 64);
+}
 function nameGroup(gid) {
     return nameAccount('/etc/group', 'group', gid);
 }
@@ -21480,6 +21485,7 @@ async function noteDiscarded(layout, left) {
  * of a run that was never recovered. Throws the system's error if the folder cannot be moved.
  */
 async function discardStaging(layout, deploymentId) {
+    await makeTrash(layout);
     moveToTrash(layout, stagingPath(layout, deploymentId), deploymentId);
     for (const folder of [layout.trash, layout.staging])
         await syncDirectory(folder);
@@ -21548,9 +21554,14 @@ async function discardTree(layout, path) {
     const [mounted] = mountPointsIn(tree);
     if (mounted !== undefined)
         throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
+    await makeTrash(layout);
     moveToTrash(layout, tree);
     for (const folder of [layout.trash, (0,external_node_path_namespaceObject.dirname)(tree)])
         await syncDirectory(folder);
+}
+/** An operator who needs space may have removed the whole folder, and a recovery prepares no host. */
+async function makeTrash({ trash }) {
+    await makePrivateDirectories(trash);
 }
 /**
  * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
@@ -22758,15 +22769,20 @@ function placesIn(changes) {
     return [...new Set(paths)].filter(isPlacePath).map(placeAt);
 }
 /**
- * Returns the directories, relative to the project root, in which changes create, move or remove something, each once.
+ * Returns the directories of parts, relative to the project root, in which changes create, move or remove something,
+ * each once. Inside a part, whose files may belong to its service, that is the directory of the part: `installed` and
+ * the changes themselves say where parts are.
  */
-function directoriesIn(changes) {
+function directoriesIn(changes, installed = []) {
+    const moved = placesIn(changes);
+    const around = (path) => [...moved, ...installed].find(place => path.startsWith(`${placePath(place)}/`))?.directory;
     const others = changes.flatMap(change => {
-        if (change.type === 'make_directory')
-            return [change.path];
-        return change.type === 'create_file' ? [(0,external_node_path_namespaceObject.dirname)(change.path.replace(/\/?\.env$/, ''))] : [];
+        if (change.type === 'move')
+            return [];
+        const usual = change.type === 'make_directory' ? change.path : (0,external_node_path_namespaceObject.dirname)(change.path.replace(/\/?\.env$/, ''));
+        return [around(change.path) ?? usual];
     });
-    return [...new Set([...placesIn(changes).map(({ directory }) => directory), ...others])];
+    return [...new Set([...moved.map(({ directory }) => directory), ...others])];
 }
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
@@ -22910,12 +22926,23 @@ const createdFileSchema = object({
 function identifyFileSync(root, file) {
     return { ...file, ino: String((0,external_node_fs_namespaceObject.lstatSync)((0,external_node_path_namespaceObject.join)(root, file.staged), { bigint: true }).ino) };
 }
-/** Creates the file, durably. Never replaces another file. */
-async function createFromStaged(root, { staged, path }) {
-    const [from, to] = [(0,external_node_path_namespaceObject.join)(root, staged), (0,external_node_path_namespaceObject.join)(root, path)];
-    if (!linkOrClaimSync(from, to))
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
+/** Creates the file, durably. Never replaces another file, and never creates it behind a symlink in a plugin. */
+async function createFromStaged(root, file) {
+    const from = (0,external_node_path_namespaceObject.join)(root, file.staged);
+    const shelf = openShelf(root, file);
+    if (shelf === undefined)
+        throw noFolder(file.path);
+    try {
+        if (!linkOrClaimSync(from, String(shelf.entry((0,external_node_path_namespaceObject.basename)(file.path)))))
+            await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
+        await syncDirectory(String(shelf.entry()));
+    }
+    finally {
+        shelf.close();
+    }
+}
+function noFolder(path) {
+    return new DeploymentError('step_failed', `${path} cannot be created: a directory on the way there is missing, or is a symlink. Another process may be working there: stop it and run again.`);
 }
 /** Removes the file at the path if it is the created file. */
 async function undoCreated(root, file) {
@@ -22939,7 +22966,7 @@ function isCreated(root, file) {
 }
 /** Holds the staged file, and opens the folder of the created one. Returns false if there is no such folder. */
 function withEntries(root, file, act) {
-    const shelf = openShelf((0,external_node_path_namespaceObject.join)(root, file.path));
+    const shelf = openShelf(root, file);
     try {
         return shelf !== undefined && withHeld(root, file.staged, staged => act(staged, shelf));
     }
@@ -22948,13 +22975,27 @@ function withEntries(root, file, act) {
     }
 }
 /**
- * Opens the folder of a settings file. Follows a symlink to a shelf, because an operator may have set it up, but not a
- * symlink in the place of a part.
+ * Opens the folder of a settings file. Follows a symlink to a shelf, because an operator may have set it up, but no
+ * symlink in the place of a part or inside a part: its service could lead this action out of the project root.
  */
-function openShelf(path) {
-    const folder = (0,external_node_path_namespaceObject.dirname)(path);
-    const [shelf, ...part] = (0,external_node_path_namespaceObject.basename)(path) === '.env' ? [(0,external_node_path_namespaceObject.dirname)(folder), (0,external_node_path_namespaceObject.basename)(folder)] : [folder];
-    return pathExistsSync(shelf) ? tryOpen((0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(shelf), ...part)) : undefined;
+function openShelf(root, file) {
+    const names = (0,external_node_path_namespaceObject.dirname)(file.path).split('/');
+    const inside = names.splice(depthOfShelf(file, names));
+    const shelf = (0,external_node_path_namespaceObject.join)(root, ...names);
+    let folder = pathExistsSync(shelf) ? tryOpen((0,external_node_fs_namespaceObject.realpathSync)(shelf)) : undefined;
+    for (const name of inside)
+        folder = folder && openInside(folder, name);
+    return folder;
+}
+/** The name of a staged file for the inside of a plugin says the plugin's id. */
+const INJECTED = /\/injected\/([^/]+)\.env$/;
+/** Returns how many of the names on the way to a settings file lead to the directory of parts. */
+function depthOfShelf({ staged, path }, names) {
+    const id = INJECTED.exec(staged)?.[1];
+    const at = id === undefined ? -1 : names.indexOf(id, 1);
+    if (at > 0)
+        return at;
+    return (0,external_node_path_namespaceObject.basename)(path) === '.env' ? names.length - 1 : names.length;
 }
 function isOurs(file, { at, folder }, shelf) {
     const there = statAt(shelf.entry((0,external_node_path_namespaceObject.basename)(file.path)));
@@ -23223,7 +23264,10 @@ function findCommit(records) {
     const wasUndone = records.some(entry => entry.record === 'undone');
     return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
 }
-/** Returns the changes that were announced and are not undone yet, oldest first. */
+/**
+ * Returns the changes that were announced and are not undone yet, oldest first. A change is undone only after all newer
+ * changes of the same tree, so the record of its undo also counts for those whose own record could not be written.
+ */
 function pendingChanges(records) {
     let pending = [];
     for (const [index, record] of records.entries()) {
@@ -23232,7 +23276,7 @@ function pendingChanges(records) {
             pending = pending.map(change => ({ ...change, wasMade: true }));
         pending.push(...announced);
         if (record.record === 'undone')
-            pending = pending.filter(change => !isUndoneBy(change, record));
+            pending = withoutUndone(pending, record);
         // After this end, no change is left to undo, even if there was no room to record each undo.
         else if (record.record === 'end' && record.end.rollback?.restored !== false && !record.unfinished)
             pending = [];
@@ -23240,6 +23284,12 @@ function pendingChanges(records) {
             pending = pending.map(({ wasMade: _, ...change }) => change);
     }
     return pending;
+}
+function withoutUndone(pending, record) {
+    const undone = pending.find(change => isUndoneBy(change, record));
+    if (undone === undefined)
+        return pending;
+    return pending.filter(({ seq, change }) => seq < undone.seq || !isRelated(change, undone.change));
 }
 /** Builds the record that announces these changes, at least one. */
 function announcementOf([change, ...others]) {
@@ -24717,21 +24767,25 @@ function newestWithKept(row, origin) {
  *
  * What runs must come from the artifact, whatever a record below the project root says. So this function leaves out
  * every path that is not a valid keep-path, a plugin's entry point with all directories above it, and bytecode caches.
- * Returns nothing if the host cannot be read: a later step reads the same files and reports the problem.
+ * Returns nothing if the record cannot be read: a later step reads it again and reports the problem. Throws the system's
+ * error if a path cannot be examined, because it would not stay.
  */
 function findStickyPaths(layout, place, { named, origin }) {
+    const { installed, removed } = tryToFindRows(layout, place);
+    const path = installPath(layout, place);
+    if (pathExistsSync(path))
+        return stickyIn(path, place, { recorded: installed?.keep_paths ?? [], named });
+    const left = origin && newestWithKept(installed ?? removed, origin);
+    const root = left && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), left.name);
+    return root === undefined ? [] : stickyIn(root, place, { recorded: left?.kept_paths ?? [], named });
+}
+function tryToFindRows(layout, place) {
     try {
         const record = readHostRecord(layout);
-        const [installed, removed] = [findInstalled(record.installed, place), findInstalled(record.removed, place)];
-        const path = installPath(layout, place);
-        if (pathExistsSync(path))
-            return stickyIn(path, place, { recorded: installed?.keep_paths ?? [], named });
-        const left = origin && newestWithKept(installed ?? removed, origin);
-        const root = left && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), left.name);
-        return root === undefined ? [] : stickyIn(root, place, { recorded: left?.kept_paths ?? [], named });
+        return { installed: findInstalled(record.installed, place), removed: findInstalled(record.removed, place) };
     }
     catch {
-        return [];
+        return {};
     }
 }
 function stickyIn(root, { shelf }, { recorded, named }) {
@@ -26111,10 +26165,10 @@ function runningAfter(layout, facts, outcome) {
  */
 function readRunningVersion(layout, facts) {
     const journal = orNone(() => readJournal(layout.journal) ?? []);
-    const committed = findCommit(journal)?.rows;
-    if (committed === undefined && isChanging(journal, facts))
+    const commit = findCommit(journal);
+    if (commit === undefined && isChanging(journal, facts))
         return null;
-    const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts));
+    const own = rowsAfter(commit, orNone(() => readInstalled(layout))).filter(row => isOf(row, facts));
     if (own.length === 0)
         return facts.previous_version;
     const present = own.flatMap(row => presentIn(layout, row, facts) ?? []);
@@ -26122,6 +26176,13 @@ function readRunningVersion(layout, facts) {
     if (facts.contract !== 'project')
         return versions[0] ?? null;
     return versions.every((version, at) => version === present[at]?.version) ? newestProjectVersion(present) : null;
+}
+/** Returns the recorded rows, apart from those that a commit replaces or removes, and the committed ones. */
+function rowsAfter(commit, recorded) {
+    if (commit === undefined)
+        return recorded;
+    const changed = new Set([...commit.rows, ...commit.removed].map(nameOf));
+    return [...commit.rows, ...recorded.filter(row => !changed.has(nameOf(row)))];
 }
 /** True if this run found that files of a part were changed or removed. */
 function isModifiedIn({ drift = [] }, row) {
@@ -26301,7 +26362,9 @@ async function undoChanges(changeLog, pending) {
                 const undone = wasUndone ? UNDONE_BEFORE : await undoChange(root, change);
                 wasChanged ||= undone.wasMade;
                 const record = noteUndone(changeLog, newest, { undone, isCertain, older: left });
-                if (undone.unsynced === undefined)
+                // A recorded undo says that every newer change of the same tree is undone durably, too.
+                const isAfterUnsynced = [...unsynced.keys()].some(newer => isRelated(newer.change, change));
+                if (undone.unsynced === undefined && !isAfterUnsynced)
                     await recordUndone(journal, pending, [newest, record]);
                 else
                     unsynced.set(newest, record);
@@ -26419,6 +26482,8 @@ function rollbackFailed(pending, error) {
 
 
 
+
+
 const MAX_RECOVERIES = 5;
 /**
  * Reads the records of a dead run. Returns no records if the run left no journal. Throws DeploymentError `inconsistent`
@@ -26487,9 +26552,18 @@ function isInDoubt({ root, journal }) {
 function changedPlaces(records) {
     return placesIn(records.flatMap(announcedIn));
 }
-/** Returns the directories, relative to the project root, in which a run has changed something, or was about to. */
-function changedDirectories(records) {
-    return directoriesIn(records.flatMap(announcedIn));
+/** Returns the directories of parts, relative to the project root, in which a run has changed something, or was about to. */
+function changedDirectories(layout, records) {
+    return directoriesIn(records.flatMap(announcedIn), tryToFindPlaces(layout));
+}
+/** Returns no places if the record cannot be read: whatever needs the record reports that. */
+function tryToFindPlaces(layout) {
+    try {
+        return readInstalled(layout).map(placeOf);
+    }
+    catch {
+        return [];
+    }
 }
 /** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */
 function countAttempts({ run }, records) {
@@ -28129,13 +28203,17 @@ function explainFailure(error, { server, foreign, sent }) {
         return new TransientError('network', message, { sent, cause: error });
     }
     const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`;
-    return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
+    // Many servers close a connection on which they expected a TLS handshake.
+    const mayNeedTls = sent && code === 'ECONNRESET' && server.startsWith('http:');
+    const advice = mayNeedTls ? `${CONNECTION_ADVICE} ${HTTPS_ADVICE}` : CONNECTION_ADVICE;
+    return new TransientError('network', `${failure} (${reason}): ${advice}`, {
         sent,
         cause: error,
     });
 }
 /** Advice for a server that cannot be reached. */
 const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
+const HTTPS_ADVICE = 'If this port expects https, the URL must begin with https instead of http.';
 /** What OpenSSL says of a server that knows no version of TLS that Node.js accepts. */
 const OLD_TLS = /unsupported protocol|alert protocol version/;
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
@@ -29835,6 +29913,7 @@ function badRedirect(server, finding) {
 
 
 
+
 /**
  * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and
  * ArtifactError `network`, `timeout` or `bad_response`. The error is `bad_response` for bad redirects, an answer that
@@ -29882,7 +29961,14 @@ async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     const { bytes, cut } = await readCapped(exchange.body, maxBytes);
     const decoded = new TextDecoder().decode(bytes);
     const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS);
+    if (isFromTlsPort(exchange, decoded))
+        throw new ArtifactError('bad_response', `${exchange.server} expects https on this port: the URL must begin with https instead of http.`);
     return { body: cut || isCostly(bytes) ? undefined : json_parseJson(decoded), decoded, text, cut };
+}
+/** What nginx, Go, Apache and Tomcat answer to plain http on a port for https. */
+const EXPECTS_TLS = /plain HTTP request was sent to HTTPS|HTTP request to an HTTPS server|plain HTTP to an SSL|host and port requires TLS/;
+function isFromTlsPort({ status, url }, text) {
+    return status === 400 && url.protocol === 'http:' && EXPECTS_TLS.test(text);
 }
 /** Some storage keeps `aws-chunked` from an upload, although it sends the plain bytes. */
 const PLAIN_ENCODINGS = new Set(['', 'identity', 'aws-chunked']);
@@ -32203,7 +32289,7 @@ function openDeadRun(host) {
         return undefined;
     requireOwnDirectory(stagingPath(layout, begin.facts.deployment_id));
     // The run may have been the first to install anything in one of these directories.
-    for (const directory of changedDirectories(records))
+    for (const directory of changedDirectories(layout, records))
         requireSafeDirectory(host, directory);
     log.group('Recovering an interrupted deployment', 'at once');
     const record = recordFromJournal(begin.facts, records);
@@ -32922,6 +33008,7 @@ function removalOf(part) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/extracted-tree.js
+
 /**
  * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
  * function is first called, because most plans name no file.
@@ -32941,7 +33028,7 @@ function extracted_tree_pathsOf(files) {
  * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
  * lead out of it.
  */
-function treeBelow({ files, symlinks, directories }, folder) {
+function treeBelow({ files, symlinks, directories, scripts = [] }, folder) {
     const isBelow = (path) => path.startsWith(`${folder}/`);
     const below = (path) => path.slice(folder.length + 1);
     return {
@@ -32952,7 +33039,15 @@ function treeBelow({ files, symlinks, directories }, folder) {
             return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
         }),
         directories: directories.filter(isBelow).map(below),
+        scripts: scripts.filter(isBelow).map(below),
     };
+}
+/** Logs at most one notice, which counts the scripts of one or more trees that are not executable. */
+function noticeScripts(log, scripts) {
+    const names = listFirst(scripts.map(path => cleanForeignText(path, 64)), 3);
+    const they = scripts.length === 1 ? 'is' : 'are';
+    if (scripts.length > 0)
+        log.notice(`${countInWords(scripts.length, 'file')} with a first line such as #!/bin/sh ${they} not executable (${names}), because the ZIP has no Unix modes. Start ${scripts.length === 1 ? 'it' : 'them'} through the interpreter, or have the publisher mark what is executable (chmod +x; on Windows git update-index --chmod=+x) and pack a commit with git archive, or the folder with zip on Linux or macOS.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/plugin-sig.js
@@ -33787,17 +33882,22 @@ function unusableSettings(path, found) {
 
 
 
+
 /**
  * Before the first step, warns of each plugin that the host framework would skip, because the framework's version,
  * another plugin or a variable is missing, or because the plugin has no plugin.yaml. The run goes on: the operator may
- * know more than the files on this host.
+ * know more than the files on this host. Throws only the signal's reason.
  */
-function warnOfSkipped(context) {
+async function warnOfSkipped(context) {
     const { deployment, order } = context;
     const { log } = deployment.tools;
     const plugins = order.parts.filter(({ shelf }) => shelf === 'plugins');
+    const requiring = plugins.filter(({ environment }) => (environment.needs?.requires.length ?? 0) > 0);
+    const present = new Map();
+    for (const directory of new Set(requiring.map(({ directory }) => directory)))
+        present.set(directory, await findPlugins(context, directory));
     for (const part of plugins) {
-        const reasons = reasonsToSkip(context, part);
+        const reasons = reasonsToSkip(context, part, present.get(part.directory));
         if (reasons.length > 0)
             log.warning(`The host framework may not load ${placePath(part)}: ${reasons.join('; ')}. This run installs it.`);
     }
@@ -33806,14 +33906,14 @@ function warnOfSkipped(context) {
         log.notice(`${listNames(unknown.map(placePath))}: plugin.yaml names a framework_version, but the host config does not name the version of the host framework: to compare the two, add framework: {version: "..."} there.`);
 }
 /** Each reason is a clause. */
-function reasonsToSkip(context, part) {
+function reasonsToSkip(context, part, present) {
     const { needs } = part.environment;
     const tree = treePathOf(context.deployment.layout, part);
     if (needs === undefined)
         return pathExistsSync((0,external_node_path_namespaceObject.join)(tree, 'plugin.json')) ? ['it has a plugin.json, but no plugin.yaml'] : [];
     return [
         ...otherFramework(needs, context.order.hostConfig?.frameworkVersion),
-        ...missingPlugins(context, part, needs),
+        ...(present === undefined ? [] : missingPlugins(part, needs, present)),
         ...missingVariables(context, part, needs),
     ];
 }
@@ -33827,10 +33927,7 @@ function otherFramework({ frameworkVersion: needed }, version) {
         return [`${named}, which is not a condition such as ">=2.0,<3.0"`];
     return isMet ? [] : [`${named}, but the host config says that the framework is ${version}`];
 }
-function missingPlugins(context, { directory }, { requires }) {
-    if (requires.length === 0)
-        return [];
-    const present = findPlugins(context, directory);
+function missingPlugins({ directory }, { requires }, present) {
     return requires.flatMap(({ name, version: condition = '*' }) => {
         const wanted = condition === '*' ? '' : ` ${cleanForeignText(condition, 60)}`;
         const named = `it requires ${cleanForeignText(name, 64)}${wanted}`;
@@ -33841,11 +33938,13 @@ function missingPlugins(context, { directory }, { requires }) {
         return isMet ? [] : [`${named}, but ${directory} has ${cleanForeignText(version, 60)}`];
     });
 }
+/** A service may have put any number of files there, each of which takes a third of a second to read at worst. */
+const MAX_PLUGINS = 500;
 /**
- * Returns the names of the plugins that this directory will contain, with their versions. The name is the one in
- * plugin.yaml, as the host framework knows the plugin, else the id.
+ * Returns the plugins that this directory will contain; undefined if there are 500 or more. A plugin's name is the one
+ * in plugin.yaml, as the host framework knows the plugin, else the id. Throws only the signal's reason.
  */
-function findPlugins({ deployment: { layout }, order }, directory) {
+async function findPlugins({ deployment: { layout, tools }, order }, directory) {
     const path = (0,external_node_path_namespaceObject.join)(layout.root, directory);
     const replaced = new Set([...order.parts, ...order.removals].map(placePath));
     const staying = namesOfEntries(path).filter(id => !id.startsWith('_') && !replaced.has(`${directory}/${id}`));
@@ -33855,13 +33954,17 @@ function findPlugins({ deployment: { layout }, order }, directory) {
             .filter(part => part.directory === directory)
             .map(part => ({ id: part.id, tree: treePathOf(layout, part) })),
     ];
-    return new Map(trees.flatMap(({ id, tree }) => {
-        const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(tree, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
+    const present = new Map();
+    let left = MAX_PLUGINS;
+    await new TimeSlice(tools.signal).forEach(trees, ({ id, tree }) => {
+        const text = left > 0 ? tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(tree, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes) : undefined;
         if (text === undefined)
-            return [];
+            return;
+        left--;
         const { name, version } = tryToParse(text) ?? {};
-        return [[name ?? id, version]];
-    }));
+        present.set(name ?? id, version);
+    });
+    return left > 0 ? present : undefined;
 }
 function namesOfEntries(path) {
     try {
@@ -34154,13 +34257,17 @@ async function takeSnapshot(context, part) {
 }
 /**
  * Moves a restored snapshot's own copies of kept paths to the snapshot of the replaced version or, if the part had been
- * removed, to that of the removed part. The restored version got the host's current copies from that snapshot.
+ * removed, to that of the removed part. The restored version got the host's current copies from that snapshot. Throws
+ * DeploymentError `step_failed` if another process has removed the replaced version: without it, the snapshot's copies
+ * may be the only ones.
  */
 async function keepReplaced(context, part) {
     const { deployment, transaction, stagingFolder, results } = context;
     const { layout, tools } = deployment;
     const name = results.get(placeName(part))?.snapshot;
     const keeper = name === undefined ? part.leftBehind : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), name);
+    if (keeper === undefined && part.replaced.length > 0)
+        throw justDisappeared(placePath(part));
     if (keeper === undefined)
         return;
     for (const path of part.replaced) {
@@ -35043,7 +35150,7 @@ async function runLocked(session, checked, { deployment, flow }) {
         announceStickyPaths(deployment, order);
         const context = session.stepContext(order);
         noticeSettings(context);
-        warnOfSkipped(context);
+        await warnOfSkipped(context);
         await flow.install(context);
         ending = await commit(deployment, session, await buildInstallation(context));
         await flow.end('succeeded');
@@ -35237,7 +35344,7 @@ async function findChanges(deployment, prepare) {
             await announceRecovery(deployment);
         announceStickyPaths(deployment, order);
         const { parts, removals } = order;
-        warnOfSkipped({ deployment, order });
+        await warnOfSkipped({ deployment, order });
         await recordDrift(deployment, [...parts, ...removals]);
         warnOfDrift(deployment);
         tools.log.group('dry run');
@@ -36605,6 +36712,7 @@ class ArchiveListing {
     #targets = new Map();
     #bytes = 0;
     #nameBytes = 0;
+    #lacksModes = true;
     constructor(rules) {
         this.#rules = rules;
         this.#tree = new PlannedTree(rules.platform);
@@ -36627,6 +36735,8 @@ class ArchiveListing {
         const node = this.#tree.add(path, { type, entry: number });
         this.#sizes.push(entry.size);
         this.#modes.push(fileMode(entry));
+        if (type === 'file' && entry.executable !== null)
+            this.#lacksModes = false;
         if (type === 'symlink')
             this.#symlinks.push(node);
         if (entry.target !== null)
@@ -36676,7 +36786,8 @@ class ArchiveListing {
         }
         const symlinks = yield* this.#planSymlinks(root, pathOf, isBelow(strays));
         const leftOut = strays.length === 0 ? {} : { strays };
-        return { files, symlinks, bytes, directories, flattened: top?.name ?? null, ...leftOut };
+        const modes = this.#lacksModes ? { lacksModes: true } : {};
+        return { files, symlinks, bytes, directories, flattened: top?.name ?? null, ...modes, ...leftOut };
     }
     #planFile(node, path) {
         const entry = node.entry;
@@ -37183,6 +37294,8 @@ const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_
 class TreeWriter {
     #root;
     #slice;
+    /** The written files that begin with `#!` but are not executable. */
+    #scripts = [];
     constructor(root, slice) {
         this.#root = root;
         this.#slice = slice;
@@ -37198,7 +37311,8 @@ class TreeWriter {
         await this.#slice.forEach(directories, path => this.makeDirectory(path));
         const written = await writeFiles(files);
         await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
-        return { ...plan, files: written };
+        const { lacksModes, ...tree } = plan;
+        return { ...tree, files: written, ...(lacksModes ? { scripts: this.#scripts } : {}) };
     }
     /** Creates a directory with mode 0755. */
     makeDirectory(path) {
@@ -37212,6 +37326,7 @@ class TreeWriter {
     }
     /** Writes a whole file. Computes the digest of `bytes` unless the caller passes it as `sha256`. */
     writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
+        this.#noteScript({ path, mode }, bytes);
         const stamp = asHostError(path, () => {
             const fd = this.#openNew(path, mode);
             try {
@@ -37231,6 +37346,8 @@ class TreeWriter {
         const fd = asHostError(path, () => this.#openNew(path, mode));
         try {
             for await (const piece of pieces) {
+                if (size === 0)
+                    this.#noteScript({ path, mode }, piece);
                 asHostError(path, () => (0,external_node_fs_namespaceObject.writeFileSync)(fd, piece));
                 digest.update(piece);
                 size += piece.length;
@@ -37241,6 +37358,10 @@ class TreeWriter {
             (0,external_node_fs_namespaceObject.closeSync)(fd);
         }
         return { path, size, mode, sha256: digest.digest('hex'), stamp };
+    }
+    #noteScript({ path, mode }, start) {
+        if (mode === 0o644 && start[0] === 0x23 && start[1] === 0x21)
+            this.#scripts.push(path);
     }
     #openNew(path, mode) {
         return (0,external_node_fs_namespaceObject.openSync)(this.#at(path), NEW_FILE, mode);
@@ -37523,6 +37644,7 @@ function readSafeInteger(bytes, at) {
 }
 const TYPE_MASK = 0o170000;
 const DIRECTORY_TYPE = 0o040000;
+const PERMISSIONS = 0o777;
 const OWNER_EXECUTE = 0o100;
 const DOS_DIRECTORY = 0x10;
 const UNIX_TYPES = new Map([
@@ -37564,8 +37686,10 @@ function verifySystem({ system, external }, name) {
     if (type !== 'file' && type !== 'directory')
         throw unsafeEntry(name, `is marked as a ${type} by a system (number ${system} in the ZIP format) whose attributes tools interpret differently`);
 }
+/** Null for an entry without permissions of Unix. */
 function isOwnerExecutable(attributes) {
-    return (unixMode(attributes) & OWNER_EXECUTE) !== 0;
+    const mode = unixMode(attributes);
+    return (mode & PERMISSIONS) === 0 ? null : (mode & OWNER_EXECUTE) !== 0;
 }
 /** Returns 0 if neither Unix nor OS X wrote the attributes. */
 function unixMode({ system, external }) {
@@ -38396,6 +38520,7 @@ async function extractArtifact(deployment, accepted, folder) {
     // Whether the version is new to this host is known only by its content.
     refuseOlder(deployment, accepted, decideVersion(accepted, pluginYaml).version);
     const content = await unpack();
+    noticeScripts(deployment.tools.log, content.tree.scripts ?? []);
     const version = await checkVersion(deployment, accepted, { ...content, pluginYaml });
     return { ...accepted, content, pluginYaml, version };
 }
@@ -40167,8 +40292,10 @@ function findStrayInputs(action, env = process.env) {
     const problems = [];
     const warnings = [];
     for (const name of names) {
-        const others = Object.entries(DECLARED_INPUTS).filter(([, inputs]) => inputs.includes(name));
-        const meant = findMeant(name.replace(/[_ ]/g, '-'), declared);
+        const spelt = name.replace(/[_ ]/g, '-');
+        const isOwn = declared.includes(spelt);
+        const others = Object.entries(DECLARED_INPUTS).filter(([, inputs]) => !isOwn && inputs.includes(spelt));
+        const meant = findMeant(spelt, declared);
         if (others.length > 0)
             warnings.push(`${name} is an input of ${others.map(([other]) => other).join(', ')}, but not of this action, so it has no effect.`);
         else if (meant !== undefined)
@@ -40725,11 +40852,16 @@ const MAX_LINE_CHARS = 4000;
 /** A group that ends sooner than this is written in one go, and its title says what the group did. */
 const TITLE_WITHIN_MS = 500;
 const MAX_NOTES = 100;
+/** A shown group that writes no line for this long says that it is still running; after a minute, once a minute. */
+const SILENT_MS = 10_000;
+const log_MINUTE_MS = 60_000;
+/** The end of such a line. */
+const STILL_RUNNING = /: still running after \d[^:]*$/;
 /**
  * The workflow log. Every line is redacted and free of runner commands. A group's title says what the group did and how
  * long it took. A group that takes longer than half a second, or whose lines must survive a kill, opens with its bare
- * title and shows its lines as they come. Its full title then follows in a line after the group. Each notice and
- * warning appears once, even if several parts of a run find the same problem.
+ * title and shows its lines as they come, or that it is still running. Its full title then follows in a line after the
+ * group. Each notice and warning appears once, even if several parts of a run find the same problem.
  */
 function createRunnerLog(redact) {
     const safe = (line) => cleanLogLine(redact(line), MAX_LINE_CHARS);
@@ -40777,13 +40909,16 @@ class OpenGroup {
     #openedAt = monotonicMs();
     #timer = setTimeout(() => this.show(), TITLE_WITHIN_MS).unref();
     #waiting = [];
+    #silence;
     constructor(title, safe) {
         this.title = title;
         this.#safe = safe;
     }
     write(line) {
-        if (this.#waiting === undefined)
+        if (this.#waiting === undefined) {
             line();
+            this.#awaitSilence();
+        }
         else
             this.#waiting.push(line);
     }
@@ -40795,6 +40930,7 @@ class OpenGroup {
         const isShown = this.#waiting === undefined;
         if (!isShown)
             this.show(title);
+        clearTimeout(this.#silence);
         endGroup();
         if (isShown)
             info(title);
@@ -40807,6 +40943,12 @@ class OpenGroup {
         for (const line of this.#waiting ?? [])
             line();
         this.#waiting = undefined;
+        this.#awaitSilence();
+    }
+    #awaitSilence() {
+        clearTimeout(this.#silence);
+        const passed = monotonicMs() - this.#openedAt;
+        this.#silence = setTimeout(() => this.write(() => info(`${this.title}: still running after ${durationInWords(monotonicMs() - this.#openedAt)}`)), passed < log_MINUTE_MS ? SILENT_MS : log_MINUTE_MS).unref();
     }
 }
 
@@ -44095,6 +44237,8 @@ async function fetchParts(deployment, project, parts) {
         (0,external_node_fs_namespaceObject.mkdirSync)(folder, { mode: 0o700 });
         supplied.set(placeName(part), await fetchPart(deployment, project, { part, folder }));
     }
+    const pathsOf = ([name, { tree }]) => (tree.scripts ?? []).map(path => `${name}/${path}`);
+    noticeScripts(deployment.tools.log, [...supplied].flatMap(pathsOf));
     return supplied;
 }
 /**
@@ -44189,7 +44333,8 @@ async function layOverStub(fetched, stub, slice) {
     });
     // A rename changes a file's times, so the file's stamp is no longer valid.
     const moved = files.map(({ stamp: _, ...file }) => file);
-    const tree = { files: inTreeOrder([...fetched.tree.files, ...moved]), symlinks, directories: [...folders.values()] };
+    const laid = { files: inTreeOrder([...fetched.tree.files, ...moved]), directories: [...folders.values()] };
+    const tree = { ...fetched.tree, ...laid };
     return { staged: fetched.staged, tree };
 }
 /**
@@ -46567,8 +46712,8 @@ Writes the deployment's local report. Deploys nothing.
   --help                        print this
 
 Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if the host
-could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; and 75 if a
-deployment is still running on the host.
+could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used, or another user
+owns DIR/.hub-deploy; and 75 if a deployment is still running on the host.
 `;
 const OPTIONS = {
     'project-root': { type: 'string' },
@@ -46586,6 +46731,7 @@ function parseRecoverCommand(args) {
     if (root === undefined)
         throw new Error('--project-root is missing: name the directory that contains plugins/');
     const projectRoot = requireDirectory(parseOption('project-root', projectRootSchema, root));
+    requireOwner(projectRoot);
     const config = values['host-config'];
     return {
         projectRoot,
@@ -46645,6 +46791,20 @@ function requireDirectory(path) {
     if ((0,external_node_fs_namespaceObject.statSync)(path, { throwIfNoEntry: false })?.isDirectory())
         return path;
     throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first`);
+}
+/**
+ * Refuses to work in records of a user other than this one and root. What this user writes there, or takes over with
+ * chown, would lock that user's runner out. Records of root are judged as everywhere: a service may have planted a
+ * folder of root.
+ */
+function requireOwner(projectRoot) {
+    const { own } = layoutOf(projectRoot);
+    const us = process.getuid?.();
+    const uid = lstatIfPresentSync(own)?.uid;
+    if (us === undefined || uid === undefined || uid === 0 || uid === us)
+        return;
+    const again = [process.execPath, ...process.argv.slice(1)].map(quote).join(' ');
+    throw new Error(`${quote(own)} belongs to ${nameUser(uid)}, but this program runs as ${nameUser(us)}, so it changed nothing: run this as ${nameUser(uid)} (sudo -u ${findUserName(uid) ?? `'#${uid}'`} ${again}), and name this user in User= of the unit`);
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/removal.js
@@ -46845,12 +47005,33 @@ function buildRemoveOutputs(result, { part, projectRoot }) {
 
 
 
-/** DeploymentError `no_snapshot` for a subject that is not installed. */
-function notInstalled(subject) {
+/**
+ * DeploymentError `no_snapshot` for a subject that is not installed. Names what this host has under that id or slug, and
+ * the inputs that name it.
+ */
+function notInstalled(subject, installed) {
     const [name, inputs] = subject.contract === 'project'
         ? [`The project ${subject.projectId}`, 'project-id']
         : [placeName(placeOf(subject)), 'kind, id'];
-    return new DeploymentError('no_snapshot', `${name} is not installed, according to the record of this host (installed.json), so it cannot be rolled back: nothing was changed. Check ${inputs} and project-root.`);
+    return new DeploymentError('no_snapshot', `${name} is not installed, according to the record of this host (installed.json), so it cannot be rolled back: nothing was changed. ${describeLikely(subject, installed) ?? `Check ${inputs} and project-root.`}`);
+}
+/** Names the part that the operator probably means: one with the same id on the other shelf, or else with that slug. */
+function describeLikely(subject, installed) {
+    if (subject.contract === 'project')
+        return undefined;
+    const { id } = subject;
+    const likely = installed.find(row => row.id === id) ?? installed.find(({ slug }) => slug === id);
+    if (likely === undefined)
+        return undefined;
+    const place = placeOf(likely);
+    const kind = place.shelf === 'plugins' ? 'plugin' : 'service';
+    if (likely.contract === 'project')
+        return `${placeName(place)} is installed, as a part of the project ${likely.slug}: set project-id: ${likely.slug} instead of id.`;
+    const changes = [
+        ...(kind === subject.kind ? [] : [`kind: ${kind}`]),
+        ...(likely.id === id ? [] : [`id: ${likely.id}`]),
+    ];
+    return `The ${kind} ${likely.slug} is installed, as ${placeName(place)}: set ${changes.join(' and ')}.`;
 }
 /** DeploymentError `no_snapshot` for a part; the message lists the versions that could be restored. */
 function noSnapshot(row, { toVersion, known }) {
@@ -47216,7 +47397,7 @@ async function choose(rollback) {
     const rows = await noteReplacedVersion(rollback);
     const [row] = rows;
     if (row === undefined)
-        throw notInstalled(subject);
+        throw notInstalled(subject, readInstalled(rollback.layout));
     return subject.contract === 'project'
         ? await findProjectTarget(rollback, subject.projectId, rows.filter(isInstalledRow))
         : await findPartTarget(rollback, target_choosePlace(rollback, row), row);
@@ -47463,6 +47644,7 @@ function targetVersion({ version, artifact_sha256: artifactSha256, }) {
 
 
 
+
 /**
  * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
  * hub. However the run ends, the host runs exactly the version that it ran before or exactly the restored one (or the
@@ -47486,8 +47668,9 @@ class RollbackFlow {
     }
     async check() {
         const rows = await noteReplacedVersion(this.#rollback);
+        const { request, layout } = this.#rollback;
         if (rows.length === 0)
-            throw notInstalled(this.#rollback.request.subject);
+            throw notInstalled(request.subject, readInstalled(layout));
         return await parseFiles(this.#rollback);
     }
     /** All that a rollback needs is on the host. */
@@ -48397,6 +48580,7 @@ async function checkContent(gate, found, folder) {
     const { tools, facts, files, plan } = gate;
     await enter(tools, 'extracting');
     const unpacked = await unpackArtifact(gate, found.verified, folder);
+    noticeScripts(tools.log, unpacked.tree.scripts ?? []);
     Object.assign(facts, { files: unpacked.tree.files.length, bytes: unpacked.tree.bytes });
     noteVersion(gate, found, unpacked.pluginYaml);
     await checkSignable(unpacked);

@@ -341,6 +341,11 @@ function quote(path) {
     const text = cleanForeignText(path, 4096);
     return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
+/** Returns the name in /etc/passwd; undefined if there is none. */
+function findUserName(uid) {
+    const name = findName('/etc/passwd', uid);
+    return name === undefined ? undefined : cleanForeignText(name, 64);
+}
 function nameGroup(gid) {
     return nameAccount('/etc/group', 'group', gid);
 }

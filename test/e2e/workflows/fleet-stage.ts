@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { createKey } from '../../../hub/access.ts'
 import type { LocalStage } from '../../../local/stage.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SIGNING_SECRET, type Stage, writeFiles } from '../harness/stage.ts'
 import { runWorkflow, type WorkflowResult, type WorkflowRun } from './engine.ts'
@@ -28,7 +29,7 @@ export const HOSTS = ['app-1', 'app-2'] as const
 export type HostName = (typeof HOSTS)[number]
 
 /** The labels of runners for jobs that touch no host. */
-const OTHERS = ['ubuntu-latest', 'hub']
+const OTHERS = ['ubuntu-latest', 'release']
 
 interface HostRow {
   host_id: string
@@ -67,6 +68,8 @@ const PLAN_WITH_CHECK = `${PLUGIN_PLAN}  - {id: ok, action: healthcheck, plugin:
 
 export async function openFleetStage(): Promise<FleetStage> {
   const stage = await openStage()
+  const listing = { kind: 'plugin', slug: 'greeter' } as const
+  const publishKey = createKey(stage.store, { name: 'release', ...listing, can_publish: true }).key
   const rootOf = (host: string): string => rootOn(stage, host)
   const write = (path: string, text: string): void => writeFiles(repositoryOf(stage), { [path]: text })
   const checkHealth: FleetStage['checkHealth'] = (host, check) => {
@@ -91,11 +94,11 @@ export async function openFleetStage(): Promise<FleetStage> {
     },
     run: (workflow, run = {}) =>
       runOn(stage, workflow, {
-        secrets: { HUB_API_KEY: stage.apiKey, GREETER_SIGNING_SECRET: SIGNING_SECRET },
+        secrets: { HUB_API_KEY: stage.apiKey, GREETER_PUBLISH_KEY: publishKey, GREETER_SIGNING_SECRET: SIGNING_SECRET },
         ...run,
       }),
     versions: () => HOSTS.map(host => installedIn(rootOf(host))),
-    assertNoSecret: result => assertNoneIn(result, [stage.apiKey, SIGNING_SECRET]),
+    assertNoSecret: result => assertNoneIn(result, [stage.apiKey, publishKey, SIGNING_SECRET]),
     files: host => readFiles(rootOf(host)),
     installedFiles: host => readFiles(join(rootOf(host), 'plugins')),
     async hosts() {
@@ -112,7 +115,7 @@ export async function openFleetStage(): Promise<FleetStage> {
  * after another, because the engine looks up actions in a map that it does not lock.
  */
 export async function runOn(
-  stage: Pick<LocalStage, 'folder' | 'hub' | 'dataDir'>,
+  stage: Pick<LocalStage, 'folder' | 'hub'>,
   workflow: string,
   run: Partial<WorkflowRun> & Pick<WorkflowRun, 'secrets'>,
 ): Promise<WorkflowResult> {
@@ -121,7 +124,6 @@ export async function runOn(
     .replaceAll('https://hub.example.com', stage.hub.url)
     .replaceAll('/srv/app', rootOn(stage, hostIn(workflow)))
     .replaceAll('/opt/hub-deploy', CHECKOUT)
-    .replaceAll('/var/lib/hub', stage.dataDir)
     .replaceAll(/, "?app-3"?/g, '')
     .replace('canary: app-1', 'canary: app-1\n      soak-seconds: 0')
     .replace(/^( +)(matrix:)$/m, workflow.includes('max-parallel') ? '$1$2' : '$1max-parallel: 1\n$1$2')

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { parse } from 'yaml'
+import { createKey } from '../../../hub/access.ts'
 import { parseCommandFile, runAction } from '../../../local/runner.ts'
 import { missingTools, whyLeftToCi } from '../../extent.ts'
 import { openStage, SIGNING_SECRET, type Stage } from '../harness/stage.ts'
@@ -15,6 +17,7 @@ const ROOT = join(import.meta.dirname, '../../..')
 const WORKFLOW: { env: Record<string, string>; jobs: { release: { steps: Step[] } } } = parse(
   readFileSync(join(ROOT, 'examples/workflows/release.yml'), 'utf8'),
 )
+const PUBLISH_KEY = { name: 'release', kind: 'plugin', slug: 'greeter', can_publish: true } as const
 const VERIFY = 'OWNER/hub-deploy/verify@v1'
 
 interface Step {
@@ -80,13 +83,14 @@ async function release(tag = 'v1.0.0', skipping: ReadonlySet<string> = new Set()
   const values: Values = {
     'github.token': 'token',
     'secrets.HUB_API_KEY': stage.apiKey,
+    'secrets.GREETER_PUBLISH_KEY': createKey(stage.store, PUBLISH_KEY).key,
     'secrets.GREETER_SIGNING_SECRET': SIGNING_SECRET,
   }
   for (const step of WORKFLOW.jobs.release.steps) {
     const { name = '', uses, run } = step
     if (skipping.has(name) || (run === undefined && uses !== VERIFY)) continue
     if (step.if !== undefined) assert.equal(values[step.if.replace(" == 'true'", '')], 'true')
-    const { isDone, outputs } = run === undefined ? await check(step, values) : execute(step, { values, tag })
+    const { isDone, outputs } = await (run === undefined ? check(step, values) : execute(step, { values, tag }))
     for (const [output, value] of Object.entries(outputs)) values[`steps.${step.id}.outputs.${output}`] = value
     if (!isDone) return { failed: name, values }
   }
@@ -106,10 +110,15 @@ async function check({ with: given = {} }: Step, values: Values): Promise<StepRe
   return { isDone: exitCode === 0, outputs }
 }
 
-function execute({ run = '', env = {} }: Step, { values, tag }: { values: Values; tag: string }): StepResult {
+/** The hub runs in this process, so a step must not block it. */
+async function execute(
+  { run = '', env = {} }: Step,
+  { values, tag }: { values: Values; tag: string },
+): Promise<StepResult> {
   const output = join(mkdtempSync(join(stage.folder, 'step-')), 'output')
   writeFileSync(output, '')
-  const { status } = spawnSync('bash', ['--noprofile', '--norc', '-eo', 'pipefail', '-c', run], {
+  const here = run.replaceAll('https://hub.example.com', stage.hub.url)
+  const step = spawn('bash', ['--noprofile', '--norc', '-eo', 'pipefail', '-c', here], {
     cwd: stage.workspace.path,
     env: {
       PATH: [join(stage.folder, 'bin'), process.env['PATH']].join(delimiter),
@@ -120,10 +129,11 @@ function execute({ run = '', env = {} }: Step, { values, tag }: { values: Values
       GITHUB_WORKSPACE: stage.workspace.path,
       ...WORKFLOW.env,
       HUB_DEPLOY: ROOT,
-      HUB_DATA: stage.dataDir,
       ...evaluate(env, values),
     },
+    stdio: 'ignore',
   })
+  const [status] = await once(step, 'exit')
   return { isDone: status === 0, outputs: readOutputs(readFileSync(output, 'utf8')) }
 }
 
