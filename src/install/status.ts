@@ -6,7 +6,7 @@ import { comparePaths } from '../core/trust/tree-digest.ts'
 import { toHostError } from './files/errors.ts'
 import { isSamePath, pathBelow } from './files/spelling.ts'
 import { FileDigester } from './files/time-slice.ts'
-import { describeItemSync, isAbsent, lstatIfPresentSync, pathExistsSync } from './files/walk.ts'
+import { describeItemSync, isAbsent, isFile, lstatIfPresentSync, pathExistsSync } from './files/walk.ts'
 import {
   installPath,
   type Layout,
@@ -32,7 +32,7 @@ import {
   findDifferences,
   findNoDirectory,
   hasSameBytes,
-  isFile,
+  isOwnerKept,
   type NoDirectory,
 } from './trees/compare.ts'
 import { whyNotCompared } from './trees/drift.ts'
@@ -345,19 +345,21 @@ async function compare(setting: CheckSetting, row: InstalledRow): Promise<PartDr
 }
 
 /**
- * True if another account can change the contents of a directory. The group may write to Python's caches, because
- * Python makes them with the service's umask.
+ * True if another account can change the contents of a directory. Python's caches may belong to another account, and
+ * the group may write to them, because Python makes them as the service, with the service's umask.
  */
 function isExposed(root: string, path: string): boolean {
-  const mode = lstatIfPresentSync(`${root}/${path}`)?.mode ?? 0
-  return (mode & (/(?:^|\/)__pycache__$/.test(path) ? 0o002 : 0o022)) !== 0
+  const found = lstatIfPresentSync(`${root}/${path}`)
+  if (found === undefined) return false
+  if (/(?:^|\/)__pycache__$/.test(path)) return (found.mode & 0o002) !== 0
+  return (found.mode & 0o022) !== 0 || found.uid !== (process.getuid?.() ?? found.uid)
 }
 
 async function howOf({ recorded, found }: Difference, tree: { root: string; digester: FileDigester }): Promise<How> {
   if (recorded === undefined) return 'added'
   if (found === undefined) return describeItemSync(tree.root, recorded.path) === undefined ? 'removed' : 'replaced'
   if (isFile(recorded) !== isFile(found)) return 'replaced'
-  if (recorded.kind === found.kind || !isFile(found)) return 'changed'
+  if (!isFile(found) || (recorded.kind === found.kind && isOwnerKept(recorded, found))) return 'changed'
   return (await hasSameBytes(recorded, found, tree)) ? 'mode' : 'changed'
 }
 

@@ -1,23 +1,14 @@
 import { createHash, hash } from 'node:crypto'
-import {
-  chmodSync,
-  closeSync,
-  constants,
-  fchmodSync,
-  fstatSync,
-  mkdirSync,
-  openSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, symlinkSync, writeFileSync } from 'node:fs'
 import { unsafeEntry } from '../../core/archive/planned-tree.ts'
 import type { ExtractionLimits, ExtractionPlan, PlannedFile, PlannedSymlink } from '../../core/archive/policy.ts'
 import { errnoOf } from '../../core/errors.ts'
+import { makeOpenDirectorySync, withOpenUmask } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { type NeededSpace, OWN_INODES, requireSpace } from '../files/space.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
-import { stampOf } from '../files/walk.ts'
+import { ownerOf, stampOf } from '../files/walk.ts'
 
 const PERMISSION_BITS = 0o7777n
 /** O_EXCL fails if anything is at the path, even a symlink. */
@@ -26,8 +17,9 @@ const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL
 type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 
 /**
- * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
- * the umask. Never overwrites anything that exists. Create symlinks last, so that nothing is written through them.
+ * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, as
+ * `withOpenUmask` says. Never overwrites anything that exists. Create symlinks last, so that nothing is written through
+ * them.
  * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
  * and ArchiveError `unsafe_archive` if two paths are the same on this file system, or if a path is too long for it.
  */
@@ -36,10 +28,12 @@ export class TreeWriter {
   readonly #slice: TimeSlice
   /** The written files that begin with `#!` but are not executable. */
   readonly #scripts: string[] = []
+  readonly #makeFolder: MakeFolder
 
-  constructor(root: string, slice: TimeSlice) {
+  constructor(root: string, slice: TimeSlice, makeFolder: MakeFolder = (_, at) => makeOpenDirectorySync(at)) {
     this.#root = root
     this.#slice = slice
+    this.#makeFolder = makeFolder
   }
 
   /**
@@ -60,12 +54,8 @@ export class TreeWriter {
     return { ...tree, files: written, ...(lacksModes ? { scripts: this.#scripts } : {}) }
   }
 
-  /** Creates a directory with mode 0755. */
   makeDirectory(path: string): void {
-    asHostError(path, () => {
-      mkdirSync(this.#at(path), 0o755)
-      chmodSync(this.#at(path), 0o755)
-    })
+    asHostError(path, () => this.#makeFolder(path, this.#at(path)))
   }
 
   makeSymlink({ path, target }: Pick<PlannedSymlink, 'path' | 'target'>): void {
@@ -75,22 +65,23 @@ export class TreeWriter {
   /** Writes a whole file. Computes the digest of `bytes` unless the caller passes it as `sha256`. */
   writeFile({ path, mode }: FileToWrite, bytes: Buffer, sha256: string = hash('sha256', bytes, 'hex')): ExtractedFile {
     this.#noteScript({ path, mode }, bytes)
-    const stamp = asHostError(path, () => {
+    const found = asHostError(path, () => {
       const fd = this.#openNew(path, mode)
       try {
         writeFileSync(fd, bytes)
-        return finishFile(fd, mode)
+        return identify(fd)
       } finally {
         closeSync(fd)
       }
     })
-    return { path, size: bytes.length, mode, sha256, stamp }
+    return { path, size: bytes.length, sha256, ...found }
   }
 
   /** Writes a file piece by piece. Errors that the pieces themselves throw are passed on unchanged. */
   async writeFileFrom({ path, mode }: FileToWrite, pieces: AsyncIterable<Buffer>): Promise<ExtractedFile> {
     const digest = createHash('sha256')
-    let [size, stamp] = [0, '']
+    let size = 0
+    let found: FileIdentity
     const fd = asHostError(path, () => this.#openNew(path, mode))
     try {
       for await (const piece of pieces) {
@@ -99,11 +90,11 @@ export class TreeWriter {
         digest.update(piece)
         size += piece.length
       }
-      stamp = asHostError(path, () => finishFile(fd, mode))
+      found = asHostError(path, () => identify(fd))
     } finally {
       closeSync(fd)
     }
-    return { path, size, mode, sha256: digest.digest('hex'), stamp }
+    return { path, size, sha256: digest.digest('hex'), ...found }
   }
 
   #noteScript({ path, mode }: FileToWrite, start: Buffer): void {
@@ -111,7 +102,7 @@ export class TreeWriter {
   }
 
   #openNew(path: string, mode: number): number {
-    return openSync(this.#at(path), NEW_FILE, mode)
+    return withOpenUmask(() => openSync(this.#at(path), NEW_FILE, mode))
   }
 
   #at(path: string): string {
@@ -119,13 +110,15 @@ export class TreeWriter {
   }
 }
 
-/** Sets the mode of a written file and returns the file's stamp. */
-function finishFile(fd: number, mode: number): string {
+/** Creates a directory of an archive at an absolute path. */
+type MakeFolder = (path: string, at: string) => void
+
+type FileIdentity = Pick<ExtractedFile, 'mode' | 'owner' | 'stamp'>
+
+/** Returns the mode, the owner and the stamp of a written file. */
+function identify(fd: number): FileIdentity {
   const stat = fstatSync(fd, { bigint: true })
-  // The umask or a default ACL may have removed bits. Checking the mode takes an eighth of the time of changing it.
-  if ((stat.mode & PERMISSION_BITS) === BigInt(mode)) return stampOf(stat)
-  fchmodSync(fd, mode)
-  return stampOf(fstatSync(fd, { bigint: true }))
+  return { mode: Number(stat.mode & PERMISSION_BITS), owner: ownerOf(stat), stamp: stampOf(stat) }
 }
 
 /**
@@ -155,4 +148,6 @@ export interface Extraction {
   readonly target: string
   readonly limits: ExtractionLimits
   readonly signal?: AbortSignal | undefined
+  /** Creates each directory of the archive, instead of `makeOpenDirectorySync`. */
+  readonly makeFolder?: MakeFolder | undefined
 }

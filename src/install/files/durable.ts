@@ -1,9 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import {
-  chmodSync,
   closeSync,
   constants,
-  fchmodSync,
   fsync,
   linkSync,
   mkdirSync,
@@ -83,14 +81,12 @@ export function isWithoutLinks(error: unknown): boolean {
 }
 
 /**
- * Creates a file that must not exist yet, and makes its bytes durable, but does not sync the directory. The mode is
- * 0600 until all bytes are written, then `mode`.
+ * Creates a file with mode 0600 that must not exist yet, and makes its bytes durable, but does not sync the directory.
  */
-export async function writeNewFile(path: string, text: string, mode = 0o600): Promise<void> {
+export async function writeNewFile(path: string, text: string): Promise<void> {
   const fd = openSync(path, 'wx', 0o600)
   try {
     writeFileSync(fd, text)
-    if (mode !== 0o600) fchmodSync(fd, mode)
     await syncFile(fd)
   } finally {
     closeQuietlySync(fd)
@@ -134,10 +130,25 @@ export async function makePrivateDirectories(...paths: readonly string[]): Promi
   for (const parent of parents) await syncDirectory(parent)
 }
 
-/** Creates a directory that all users may enter, with mode 0755 whatever the umask. Does not sync its parent. */
+/**
+ * Creates a directory that all users may enter, with mode 0755 as `withOpenUmask` says. Does not sync its parent.
+ */
 export function makeOpenDirectorySync(path: string): void {
-  mkdirSync(path, { mode: 0o755 })
-  chmodSync(path, 0o755)
+  withOpenUmask(() => mkdirSync(path, { mode: 0o755 }))
+}
+
+/**
+ * Creates files or directories with modes up to 0755, whatever the umask of this process. A setgid bit and a default ACL
+ * of the parent directory apply, and the ACL may take bits away. A chmod after the creation would give back such bits,
+ * and would remove a setgid bit.
+ */
+export function withOpenUmask<Made>(create: () => Made): Made {
+  const umask = process.umask(0o022)
+  try {
+    return create()
+  } finally {
+    process.umask(umask)
+  }
 }
 
 function makeIfMissingSync(path: string): boolean {

@@ -43,7 +43,8 @@ export interface ExtractedFile {
   readonly path: string
   /** Bytes. */
   readonly size: number
-  readonly mode: 0o644 | 0o755
+  /** 0644 or 0755; less if a default ACL of the shelf gives less. */
+  readonly mode: number
   /**
    * The digest in lowercase hex, computed from the bytes as they were unpacked, not as they were read back from a disk.
    */
@@ -54,6 +55,8 @@ export interface ExtractedFile {
    * is in place.
    */
   readonly stamp?: string
+  /** The owner of a `TreeItem`; undefined if nothing has been written. */
+  readonly owner?: string
 }
 
 /** All files, symlinks and directories of a tree. */

@@ -248,6 +248,13 @@ export interface TreeItem {
   readonly kind: string
   /** The size of a file in bytes, or the target of a symlink. */
   readonly content: string
+  /** The owner of a file; undefined if unknown. */
+  readonly owner?: string | undefined
+}
+
+/** True if an item of a tree or of its record is a regular file. */
+export function isFile({ kind }: Pick<TreeItem, 'kind'>): boolean {
+  return kind !== 'link' && kind !== 'other'
 }
 
 export interface FoundItem extends TreeItem {
@@ -279,6 +286,21 @@ export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
   return [ino, mtimeNs, ctimeNs].join('\t')
 }
 
+function describeFile(path: string, stat: BigIntStats, mode: number): FoundItem {
+  const kind = (mode & 0o7777).toString(8)
+  return { path, kind, content: String(stat.size), stamp: stampOf(stat), owner: ownerOf(stat) }
+}
+
+const US = BigInt(process.getuid?.() ?? -1)
+
+/**
+ * Returns the owner of an item: `us` for the user of this process, else the uid. In a container, or after an operator has
+ * given a whole host to another user, the files of our user have another number.
+ */
+export function ownerOf({ uid }: BigIntStats): string {
+  return uid === US ? 'us' : String(uid)
+}
+
 /**
  * Returns the item at a path, or undefined if there is none. The times of a directory, which change with its entries,
  * do not count.
@@ -291,7 +313,7 @@ export function describeItemSync(root: string, path: string): FoundItem | undefi
     const mode = Number(stat.mode)
     switch (mode & constants.S_IFMT) {
       case constants.S_IFREG:
-        return { path, kind: (mode & 0o7777).toString(8), content: String(stat.size), stamp: stampOf(stat) }
+        return describeFile(path, stat, mode)
       case constants.S_IFLNK:
         return { path, kind: 'link', content: readlinkSync(at), stamp: stampOf(stat) }
       default:

@@ -25,7 +25,7 @@ import { announceIdleSteps, findIdleSteps, missingSettings } from '../steps/idle
 import { warnOfSkipped } from '../steps/loading.ts'
 import { announceStickyPaths } from '../steps/snapshot.ts'
 import { compareTree } from '../trees/compare.ts'
-import { itemsOf, type RecordedItem, readTreeRecord } from '../trees/record.ts'
+import { isSameKind, itemsOf, type RecordedItem, readTreeRecord, type TreeIdentity } from '../trees/record.ts'
 import type { RunningDeployment } from './deployment.ts'
 import { type Flow, failedEnd } from './run.ts'
 
@@ -147,9 +147,22 @@ function logResult(log: Log, result: DryRunResult): void {
 
 /** Returns the items of the new tree, from the extracted artifact or from the record of a snapshot. */
 function itemsIn(layout: Layout, part: NewPart | RetainedPart, keepPaths: readonly string[]): readonly RecordedItem[] {
-  return [
-    ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
-  ]
+  if (part.retained !== undefined) return [...(readTreeRecord(layout, part.retained) ?? [])]
+  const installed = itemsByPath(layout, part.previous.installed)
+  return Array.from(itemsOf(part.tree, keepPaths), ({ owner: _, ...item }) => {
+    const before = installed.get(item.path)
+    // In the shelf, a default ACL would apply.
+    return before !== undefined && isSameKind(before, item) ? { ...item, kind: before.kind } : item
+  })
+}
+
+/** Returns no items without a usable record. */
+function itemsByPath(layout: Layout, installed: TreeIdentity | undefined): ReadonlyMap<string, RecordedItem> {
+  try {
+    return new Map(Array.from((installed && readTreeRecord(layout, installed)) ?? [], item => [item.path, item]))
+  } catch {
+    return new Map()
+  }
 }
 
 /**

@@ -15,6 +15,7 @@ import { isModified, isOnlyAdded, PLUGIN_YAML, readRecordedYaml } from '../trees
 import {
   type FindRecorded,
   identityOf,
+  isSameKind,
   itemsOf,
   openTreeRecord,
   type RecordedItem,
@@ -242,7 +243,8 @@ export function hasContent(
 }
 
 function isUnchangedItem(recorded: RecordedItem, item: RecordedItem | undefined): boolean {
-  return (['path', 'sha256', 'kind', 'content'] as const).every(key => recorded[key] === item?.[key])
+  if (item === undefined || !isSameKind(recorded, item)) return false
+  return (['path', 'sha256', 'content'] as const).every(key => recorded[key] === item[key])
 }
 
 async function withPluginYaml(

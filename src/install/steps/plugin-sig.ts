@@ -7,12 +7,13 @@ import { isBelow, PLUGIN_YAML_LIMITS } from '../../core/identifiers.ts'
 import type { Log } from '../../core/log.ts'
 import { cleanForeignText, listNames } from '../../core/text.ts'
 import { comparePaths, inTreeOrder } from '../../core/trust/tree-digest.ts'
+import { TreeWriter } from '../archive/writer.ts'
 import type { ListedZip } from '../archive/zip-extract.ts'
-import { writeNewFile } from '../files/durable.ts'
 import { toHostError } from '../files/errors.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { withListed } from '../files/spelling.ts'
+import { TimeSlice } from '../files/time-slice.ts'
 import { pathExistsSync, walkTree } from '../files/walk.ts'
 import type { FindRecorded } from '../trees/record.ts'
 
@@ -142,9 +143,10 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   const isShipped = isBelow(withListed(staged, ['plugin.sig']))
   const isOther = ({ path }: { path: string }): boolean => !isShipped(path)
   await removeTree(join(staged, 'plugin.sig'))
-  await writeNewFile(join(staged, 'plugin.sig'), text, 0o644)
-  const sha256 = hash('sha256', text)
-  const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644 as const, sha256 }
+  const signature = new TreeWriter(staged, new TimeSlice()).writeFile(
+    { path: 'plugin.sig', mode: 0o644 },
+    Buffer.from(text),
+  )
   return {
     files: inTreeOrder([...tree.files.filter(isOther), signature]),
     symlinks: tree.symlinks.filter(isOther),

@@ -12,6 +12,7 @@ import {
   type FoundItem,
   isAbsent,
   isBarred,
+  isFile,
   lstatIfPresentSync,
   type ScanRules,
   scanTree,
@@ -51,7 +52,7 @@ interface Pair {
 export type ScannedTree = HostTree & Omit<ScanRules, 'isLeftOut'>
 
 /**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Does not read a file whose inode and times
+ * Compares a tree with its record: types, modes, owners, symlink targets, and bytes. Does not read a file whose inode and times
  * show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
  * Throws any error from reading the record, the system's error, and the signal's reason once the signal is aborted.
  */
@@ -198,10 +199,17 @@ interface ReadableTree {
  */
 function compareStates(recorded: RecordedItem, found: FoundItem): boolean | undefined {
   if (recorded.kind !== found.kind || recorded.content !== found.content) return false
-  return !isFile(found) || recorded.stamp === found.stamp ? true : undefined
+  if (!isFile(found)) return true
+  if (!isOwnerKept(recorded, found)) return false
+  return recorded.stamp === found.stamp ? true : undefined
 }
 
-/** True if the found item matches the recorded item. Reads a file only if the size, mode and stamp do not decide. */
+/** True if a file belongs to the recorded owner. A record from before owners were recorded does not say. */
+export function isOwnerKept(recorded: RecordedItem, found: FoundItem): boolean {
+  return recorded.owner === undefined || recorded.owner === found.owner
+}
+
+/** True if the found item matches the recorded item. Reads a file only if everything else does not decide. */
 export async function isAsRecorded(recorded: RecordedItem, found: FoundItem, tree: ReadableTree): Promise<boolean> {
   return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree))
 }
@@ -220,11 +228,6 @@ export async function hasSameBytes(
     if (isAbsent(error) || isBarred(error)) return false
     throw error
   }
-}
-
-/** True if an item of a tree or of its record is a regular file. */
-export function isFile({ kind }: Pick<FoundItem, 'kind'>): boolean {
-  return kind !== 'link' && kind !== 'other'
 }
 
 /** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */

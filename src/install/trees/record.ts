@@ -21,7 +21,7 @@ import { closeQuietlySync } from '../files/open.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { withListed } from '../files/spelling.ts'
 import { TimeSlice } from '../files/time-slice.ts'
-import { describeItemSync, type TreeItem } from '../files/walk.ts'
+import { describeItemSync, isFile, type TreeItem } from '../files/walk.ts'
 import { type Layout, treeRecordPath } from '../host/layout.ts'
 import type { InstalledVersion } from '../host/rows.ts'
 
@@ -163,7 +163,14 @@ export function* itemsOf(
       if (!isKept(link.value.path)) yield link.value
     const { path, sha256 } = file
     if (!isKept(path))
-      yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) }
+      yield {
+        path,
+        kind: file.mode.toString(8),
+        content: String(file.size),
+        sha256,
+        stamp: stampOf(file),
+        owner: file.owner,
+      }
   }
   for (; !link.done; link = links.next()) if (!isKept(link.value.path)) yield link.value
 }
@@ -210,13 +217,17 @@ export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[
   if (errors.length > 0) throw errors[0]
 }
 
-/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quoteField`. */
-const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t((?:[0-9]+\t-?[0-9]+\t(-?[0-9]+))?)\t([^\t]+)$/
+/**
+ * Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; owner, if it is known; path.
+ * See `quoteField`.
+ */
+const LINE =
+  /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t((?:[0-9]+\t-?[0-9]+\t(-?[0-9]+))?)\t(?:(us|[0-9]{1,10})\t)?([^\t]+)$/
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
 
 /** Returns the line of an item, with its line break. */
-function lineOf({ sha256 = '-', kind, content, stamp = '', path }: RecordedItem): string {
-  return `${sha256}\t${kind}\t${quoteField(content)}\t${stamp}\t${quoteField(path)}\n`
+function lineOf({ sha256 = '-', kind, content, stamp = '', owner, path }: RecordedItem): string {
+  return `${sha256}\t${kind}\t${quoteField(content)}\t${stamp}\t${owner === undefined ? '' : `${owner}\t`}${quoteField(path)}\n`
 }
 
 /**
@@ -225,7 +236,7 @@ function lineOf({ sha256 = '-', kind, content, stamp = '', path }: RecordedItem)
  * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 function parseLine(line: string, recordedAt: string): RecordedItem {
-  const [, sha256, kind, content, stamp, changedAt, quotedPath] = LINE.exec(line) ?? []
+  const [, sha256, kind, content, stamp, changedAt, owner, quotedPath] = LINE.exec(line) ?? []
   if (kind === undefined || content === undefined || quotedPath === undefined)
     throw new TreeRecordDamage('it has a line that this action does not write')
   const path = unquote(quotedPath)
@@ -235,6 +246,7 @@ function parseLine(line: string, recordedAt: string): RecordedItem {
     kind,
     content: unquote(content),
     stamp: changedAt !== undefined && isEarlierTime(changedAt, recordedAt) ? stamp : undefined,
+    owner,
     sha256: sha256 === '-' ? undefined : sha256,
   }
 }
@@ -243,6 +255,18 @@ function parseLine(line: string, recordedAt: string): RecordedItem {
 function isEarlierTime(time: string, other: string): boolean {
   if (time.startsWith('-') || other.startsWith('-')) return false
   return time.length < other.length || (time.length === other.length && time < other)
+}
+
+/**
+ * True if both items are of one type and, as files, both executable or both not. A default ACL of a shelf may have given
+ * one of them fewer permissions for others.
+ */
+export function isSameKind(a: TreeItem, b: TreeItem): boolean {
+  return a.kind === b.kind || (isFile(a) && isFile(b) && isExecutable(a) === isExecutable(b))
+}
+
+function isExecutable({ kind }: TreeItem): boolean {
+  return (Number.parseInt(kind, 8) & 0o100) !== 0
 }
 
 /** A recorded item, unparsed: its path, and every field that distinguishes its content. */

@@ -36,9 +36,9 @@ const HOW_WORDS: Record<How, string> = {
   added: 'added',
   removed: 'removed',
   changed: 'changed',
-  mode: 'mode changed',
+  mode: 'mode or owner changed',
   replaced: 'replaced by another kind of entry',
-  writable: 'a directory that group or others can write',
+  writable: 'a directory that another account can write',
 }
 
 /** Describes the findings on a host, in one line. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import {
   chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   readFileSync,
@@ -23,6 +24,7 @@ import { openInstalled, openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFi
 
 const ONLY_IN_CI = whyLeftToCi()
 
+const NEEDS_ROOT = process.getuid?.() !== 0 && 'needs root'
 const GREETER = 'plugins/greeter'
 /** All outputs but `error-code`. */
 const OUTPUTS = ['installed', 'drift', 'pending-recovery', 'snapshots', 'drift-details']
@@ -147,10 +149,10 @@ describe('the status of a host whose files were changed', () => {
       },
     ])
     const [warning, ...others] = commandsIn(result.log, 'warning')
-    const named = `${GREETER} (a directory that group or others can write)`
+    const named = `${GREETER} (a directory that another account can write)`
     for (const text of [
       named,
-      'a.txt (mode changed)',
+      'a.txt (mode or owner changed)',
       'b.txt (replaced by another kind of entry)',
       'src/main.py (changed)',
     ])
@@ -158,6 +160,18 @@ describe('the status of a host whose files were changed', () => {
     assert.deepEqual(others, [])
     assert.match(result.summary, /^### ⚠️ 1 of 1 part differs from what was installed on /)
     assert.match(result.summary, /\| ⚠️ 8 differ \|/)
+  })
+
+  it('lists files and directories that were given to another user', { skip: NEEDS_ROOT }, async () => {
+    writeFiles(stage.root, { [`${GREETER}/src/__pycache__/main.cpython-313.pyc`]: 'x' })
+    for (const path of ['a.txt', 'src', 'src/__pycache__', 'src/__pycache__/main.cpython-313.pyc'])
+      chownSync(at(`${GREETER}/${path}`), 4242, 4242)
+    const result = await status()
+    const [details] = list(result, 'drift-details')
+    assert.deepEqual([result.outputs['drift'], details?.['changed'], details?.['mode']], ['true', [], ['a.txt', 'src']])
+    const redeployed = await stage.deploy()
+    assert.equal(redeployed.outputs['changed'], 'true', redeployed.log)
+    assert.equal((await status()).outputs['drift'], 'false')
   })
 
   it('fails with drift_found, the same outputs and one annotation if the workflow asks for that', async () => {

@@ -82,7 +82,7 @@ function verifySigned(fd: number, bytes: Uint8Array): VerifiedArtifact {
 
 /** Returns a tree without its files' inodes and times, which differ from extraction to extraction. */
 export function withoutStamps({ files, ...tree }: ExtractedTree): ExtractedTree {
-  return { ...tree, files: files.map(({ stamp: _, ...file }): ExtractedFile => file) }
+  return { ...tree, files: files.map(({ stamp: _, owner: __, ...file }): ExtractedFile => file) }
 }
 
 /** Lists an opened tar, and writes all of it. */

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, it } from 'node:test'
 import {
   awaitAll,
   createFile,
+  makeOpenDirectorySync,
   makePrivateDirectories,
   ownerOfTemporary,
   replaceFile,
@@ -55,17 +56,13 @@ describe('createFile', () => {
 })
 
 describe('writeNewFile', () => {
-  for (const mode of [0o600, 0o644]) {
-    it(`creates a file of mode ${mode.toString(8)} whatever the umask, and never replaces one`, async t => {
-      const path = join(temporaryDirectory(t), 'file')
-      const before = process.umask(0o077)
-      t.after(() => process.umask(before))
-      await writeNewFile(path, 'text', mode)
-      assert.equal(statSync(path).mode & 0o777, mode)
-      await assert.rejects(writeNewFile(path, 'other', mode), { code: 'EEXIST' })
-      assert.equal(readFileSync(path, 'utf8'), 'text')
-    })
-  }
+  it('creates a file of mode 600, and never replaces one', async t => {
+    const path = join(temporaryDirectory(t), 'file')
+    await writeNewFile(path, 'text')
+    assert.equal(statSync(path).mode & 0o777, 0o600)
+    await assert.rejects(writeNewFile(path, 'other'), { code: 'EEXIST' })
+    assert.equal(readFileSync(path, 'utf8'), 'text')
+  })
 })
 
 describe('makePrivateDirectories', () => {
@@ -78,6 +75,20 @@ describe('makePrivateDirectories', () => {
   it('fails if no directory can be created, even in an unusual file system', async () => {
     await assert.rejects(makePrivateDirectories('/proc/sys/hub-deploy'), { syscall: 'mkdir' })
   })
+})
+
+describe('makeOpenDirectorySync', () => {
+  for (const umask of [0o000, 0o022, 0o077]) {
+    it(`gives mode 0755 under umask ${umask.toString(8)}, and keeps the setgid bit that the parent passes on`, t => {
+      const parent = temporaryDirectory(t)
+      chmodSync(parent, 0o2755)
+      const before = process.umask(umask)
+      t.after(() => process.umask(before))
+      makeOpenDirectorySync(join(parent, 'a'))
+      assert.equal(statSync(join(parent, 'a')).mode & 0o7777, 0o2755)
+      assert.equal(process.umask(umask), umask)
+    })
+  }
 })
 
 describe('syncTrees', () => {

@@ -60,6 +60,24 @@ const CHANGES: Record<string, (root: string) => void> = {
   ...ADDED,
 }
 
+describe('the comparison of a tree with its record', () => {
+  const OWNERS: Record<string, { owner: string | undefined; changed: string[] }> = {
+    'the user of the run': { owner: 'us', changed: [] },
+    'another user': { owner: '4242', changed: ['lib/a'] },
+    'nobody, as in records from before owners were recorded': { owner: undefined, changed: [] },
+  }
+  for (const [name, { owner, changed }] of Object.entries(OWNERS)) {
+    it(`finds a file changed only if it had another owner; the record names ${name}`, async t => {
+      const { layout, root, identity } = await makeInstalled(t)
+      const items = [...(readTreeRecord(layout, identity) ?? [])]
+      const owned = items.map(item => (item.path === 'lib/a' ? { ...item, owner } : item))
+      const compared = await writeTreeRecord(layout, owned)
+      const { removed, ...found } = await compareTree({ root, keepPaths: [] }, readTreeRecord(layout, compared) ?? [])
+      assert.deepEqual([removed, found.changed], [[], changed])
+    })
+  }
+})
+
 describe('the description of a modified tree', () => {
   for (const [name, change] of Object.entries(CHANGES)) {
     it(`matches a tree with ${name}, but no longer after a later change`, async t => {
@@ -111,7 +129,7 @@ async function makeInstalled(t: TestContext) {
   const layout = await prepareTemporaryHost(t)
   const { root, ...identity } = await installRecorded(layout, FILES)
   const describe = async () => await describeTree({ root, keepPaths: ['data'] }, readTreeRecord(layout, identity) ?? [])
-  return { layout, root, describe }
+  return { layout, root, identity, describe }
 }
 
 const write = (root: string, paths: readonly string[]): void =>

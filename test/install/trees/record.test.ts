@@ -171,13 +171,13 @@ describe('a tree record', () => {
   }
 })
 
-const LINK = { kind: 'link', content: 'x', sha256: undefined, stamp: undefined }
+const LINK = { kind: 'link', content: 'x', sha256: undefined, stamp: undefined, owner: undefined }
 
 function* many(): Generator<RecordedItem> {
   for (let index = 0; ; index++) yield { ...LINK, path: String(index).padStart(20, '0') }
 }
 
-function withoutStamp({ stamp: _, ...item }: RecordedItem): Omit<RecordedItem, 'stamp'> {
+function withoutStamp({ stamp: _, owner: __, ...item }: RecordedItem): Omit<RecordedItem, 'stamp' | 'owner'> {
   return item
 }
 

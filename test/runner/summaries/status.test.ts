@@ -76,7 +76,7 @@ describe('buildStatusSummary', () => {
       `### ⚠️ 2 of 3 parts differ from what was installed on app-1
 
 > [!WARNING]
-> - Files on this host differ from what was installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
+> - Files on this host differ from what was installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode or owner changed), plugins/gone (missing) and 1 more.
 > - The service of a-intact could not be restarted or checked after a rollback. The next run whose host config names it does that.
 
 | Part | Version | Installed | Files | Snapshots |
