@@ -29,6 +29,7 @@ import {
 import { checkHost } from '../install/host/readiness.ts'
 import { findInstalled, readInstalled } from '../install/host/record.ts'
 import { type InstalledRow, isFrom, type SnapshotRow } from '../install/host/rows.ts'
+import { makeInShelfSync } from '../install/host/stand-in.ts'
 import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
 import { watchDownload } from '../install/run/deployment.ts'
 import { environmentOf, type InstallOrder, keptIn, type NewPart, type Part } from '../install/steps/context.ts'
@@ -138,7 +139,7 @@ export async function extractArtifact(
   const { pluginYaml, unpack } = await listArtifact(deployment, accepted.verified, folder)
   // Whether the version is new to this host is known only by its content.
   refuseOlder(deployment, accepted, decideVersion(accepted, pluginYaml).version)
-  const content = await unpack()
+  const content = await unpack(path => makeInShelfSync(deployment.layout, path, accepted.target.place))
   noticeScripts(deployment.tools.log, content.tree.scripts ?? [])
   const version = await checkVersion(deployment, accepted, { ...content, pluginYaml })
   return { ...accepted, content, pluginYaml, version }
@@ -306,10 +307,10 @@ export function verifyServed(
   return verified
 }
 
-/** A verified artifact whose whole listing has passed. Only an empty folder has been written. */
+/** A verified artifact whose whole listing has passed. Nothing has been written. */
 interface ListedArtifact extends Pick<UnpackedArtifact, 'pluginYaml'> {
-  /** Writes the artifact's files. */
-  unpack(): Promise<StagedTree>
+  /** Writes the artifact's files into a directory that `makeTree` creates. */
+  unpack(makeTree?: (path: string) => void): Promise<StagedTree>
 }
 
 /** Lists a verified artifact, to be extracted into `folder`, and reads a plugin's `plugin.yaml`. */
@@ -319,11 +320,11 @@ async function listArtifact(
   folder: string,
 ): Promise<ListedArtifact> {
   const staged = join(folder, 'tree')
-  makeOpenDirectorySync(staged)
   const zip = await listZip(verified, { target: staged, limits: request.extraction, signal: tools.signal })
   return {
     pluginYaml: request.kind === 'plugin' ? readPackedPluginYaml(zip) : undefined,
-    async unpack() {
+    async unpack(makeTree = makeOpenDirectorySync) {
+      makeTree(staged)
       const tree = await zip.write()
       const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
       tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`)

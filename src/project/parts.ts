@@ -1,4 +1,4 @@
-import { mkdirSync, renameSync } from 'node:fs'
+import { renameSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { comparisonKey } from '../core/archive/planned-tree.ts'
 import { isSourced, type ManifestPart, type SourcedPart } from '../core/content/manifest.ts'
@@ -29,6 +29,7 @@ import {
   type SourcePast,
   type SourceRecord,
 } from '../install/host/rows.ts'
+import { makeStandInSync } from '../install/host/stand-in.ts'
 import { wasSupplyReplaced } from '../install/reports/audit.ts'
 import { environmentOf, keptIn, type NewPart, type Part, type PartEnvironment } from '../install/steps/context.ts'
 import { hasContent, type IntactTree, keepIfIntact } from '../install/steps/drift.ts'
@@ -59,7 +60,7 @@ export async function fetchParts(
   deployment.supplier.requireInputs(wanted)
   for (const [index, part] of wanted.entries()) {
     const folder = join(project.content, '..', `source-${index}`)
-    mkdirSync(folder, { mode: 0o700 })
+    makeStandInSync(deployment.layout, folder, part)
     supplied.set(placeName(part), await fetchPart(deployment, project, { part, folder }))
   }
   const pathsOf = ([name, { tree }]: [string, SuppliedPart]): string[] =>

@@ -35,8 +35,9 @@ import { type Layout, placeName, placeOf, usualDirectory } from '../install/host
 import { asRecorded } from '../install/host/plugins-directory.ts'
 import { readPreviousInstall } from '../install/host/previous-install.ts'
 import { checkHost, checkShelf } from '../install/host/readiness.ts'
-import { readHostRecord, readInstalled } from '../install/host/record.ts'
+import { readHostRecord, readInstalled, recordedDirectories } from '../install/host/record.ts'
 import { isFrom, snapshotsFrom } from '../install/host/rows.ts'
+import { makeStandInSync } from '../install/host/stand-in.ts'
 import { presentVersion, wasReplaced } from '../install/reports/audit.ts'
 import { newestProjectVersion } from '../install/reports/local-report.ts'
 import { watchDownload } from '../install/run/deployment.ts'
@@ -188,6 +189,7 @@ export async function listSealed(
     target: content,
     limits: request.extraction,
     signal: tools.signal,
+    makeFolder: folderMaker(deployment.layout),
     first: MANIFEST_AND_PLAN,
     onlyFirst: intact !== undefined,
   })
@@ -199,6 +201,18 @@ export async function listSealed(
       : 'only manifest and plan: the parts came from these bytes, and no file is missing or changed',
   )
   return { content, tree, intact, installed, extract: async () => await finish(artifact, tar, installed === undefined) }
+}
+
+/**
+ * Returns a function that creates a directory of the archive: a shelf of this host as its stand-in, so that the parts
+ * inherit from the shelf. A shelf that only the manifest names is not known before the manifest has been read.
+ */
+function folderMaker(layout: Layout): (path: string, at: string) => void {
+  const shelves = new Set([...recordedDirectories(readHostRecord(layout)), ...SHELVES.map(usualDirectory)])
+  return (path, at) => {
+    if (shelves.has(path)) makeStandInSync(layout, at, { directory: path })
+    else makeOpenDirectorySync(at)
+  }
 }
 
 async function finish(artifact: OpenedArtifact, { tree, write }: ListedTar, isNeeded: boolean): Promise<ExtractedTree> {

@@ -57,7 +57,7 @@ export async function listTar(opened: OpenedArtifact, request: TarRequest): Prom
   const slice = new TimeSlice(signal)
   const rules = { ...limits, platform: process.platform, shape: 'as packed' as const }
   const source: TarSource = { rules, slice, unpack: () => unpackZstd(opened, limits) }
-  const writer = new TreeWriter(target, slice)
+  const writer = new TreeWriter(target, slice, request.makeFolder)
   const files = new PassingFiles(writer)
   const most = earlyEntries(opened, request)
   const plan = await readTar(source, file => {

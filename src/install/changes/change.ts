@@ -1,9 +1,10 @@
-import { linkSync, lstatSync, realpathSync, renameSync, rmdirSync, type Stats, unlinkSync } from 'node:fs'
+import { linkSync, lstatSync, realpathSync, renameSync, type Stats, unlinkSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { isWithoutLinks, linkOrClaimSync, makeOpenDirectorySync, syncDirectory } from '../files/durable.ts'
 import type { OpenDirectory } from '../files/open.ts'
+import { removeIfEmptySync } from '../files/remove-tree.ts'
 import { isAbsent, pathExistsSync } from '../files/walk.ts'
 import { type Place, placeAt, placePath } from '../host/layout.ts'
 import {
@@ -209,18 +210,6 @@ export function describeLost(path: string, changes: readonly Change[]): string {
   const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`))
   const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`
   return `${place} was removed or replaced by another process after the deployment began, and cannot be put back`
-}
-
-/** The codes of a directory that stays because something is in it, and of one that is gone or was replaced. */
-const NOT_EMPTY: ReadonlySet<string> = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR'])
-
-/** Does not sync the removal, because an empty directory that returns after a power cut does no harm. */
-function removeIfEmptySync(path: string): void {
-  try {
-    rmdirSync(path)
-  } catch (error) {
-    if (!NOT_EMPTY.has(errnoOf(error) ?? '')) throw error
-  }
 }
 
 /**

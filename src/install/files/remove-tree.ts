@@ -295,3 +295,18 @@ export async function removePrivateFolder(parent: string, path: string, signal?:
   const name = path.slice(dirname(path).length + 1)
   if (resolve(dirname(path)) === resolve(parent) && NAME.test(name)) await removeTree(path, signal)
 }
+
+/** The codes of a directory that stays because something is in it, and of one that is gone or was replaced. */
+const NOT_EMPTY: ReadonlySet<string> = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR'])
+
+/**
+ * Removes a directory only if it is empty. Does not sync the removal, because an empty directory that returns after a
+ * power cut does no harm.
+ */
+export function removeIfEmptySync(path: string): void {
+  try {
+    rmdirSync(path)
+  } catch (error) {
+    if (!NOT_EMPTY.has(errnoOf(error) ?? '')) throw error
+  }
+}

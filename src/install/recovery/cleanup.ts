@@ -11,6 +11,7 @@ import { requireSafeHost, UntouchableHostError } from '../host/ownership.ts'
 import { pidExists } from '../host/process-identity.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from '../host/record.ts'
 import { ASIDE_STAGING, findExpiredAside, nextAsidePath, type RetentionRule } from '../host/snapshots.ts'
+import { removeStandInSync } from '../host/stand-in.ts'
 import { emptyTrash, moveToTrash } from '../host/trash.ts'
 import type { HostContext } from '../reports/host.ts'
 import { pruneTreeRecords, type TreeIdentity } from '../trees/record.ts'
@@ -85,11 +86,13 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
 }
 
 /**
- * Moves a deployment's staging folder, which the journal no longer needs, to the trash. The rename is durable on return,
+ * Moves a deployment's staging folder, which the journal no longer needs, to the trash. Before that, removes what the
+ * deployment may have left in a shelf (see `removeStandInSync`). The rename is durable on return,
  * also if an earlier call made it: after a power cut, the old name without a journal would look like the staging folder
  * of a run that was never recovered. Throws the system's error if the folder cannot be moved.
  */
 export async function discardStaging(layout: Layout, deploymentId: string): Promise<void> {
+  removeStandInSync(stagingPath(layout, deploymentId))
   await makeTrash(layout)
   moveToTrash(layout, stagingPath(layout, deploymentId), deploymentId)
   for (const folder of [layout.trash, layout.staging]) await syncDirectory(folder)
@@ -173,6 +176,7 @@ async function makeTrash({ trash }: Layout): Promise<void> {
  */
 async function setStagingAside(layout: Layout, log: Log, name: string): Promise<void> {
   const path = join(layout.staging, name)
+  removeStandInSync(path)
   if (tryRemoveEmptySync(path)) return
   await makePrivateDirectories(join(layout.root, SET_ASIDE))
   const aside = join(layout.root, nextAsidePath(layout.root, `${ASIDE_STAGING}${name}`.slice(0, 200)))

@@ -86,6 +86,14 @@ describe('the environment of a run', () => {
     assert.deepEqual(readdirSync(temporary), [])
   })
 
+  it('may name a RUNNER_TEMP that does not exist: the run fails with host_not_writable before it changes anything', async () => {
+    const missing = join(stage.workspace.path, 'gone/temp')
+    const result = await stage.deploy({ redeploy: 'true' }, { env: { RUNNER_TEMP: missing } })
+    assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'host_not_writable'], result.log)
+    assert.match(result.log, /RUNNER_TEMP/)
+    assert.equal(existsSync(join(stage.root, 'plugins')), false)
+  })
+
   it('passes no inputs, tokens or job name on to a child', async () => {
     const bin = join(stage.workspace.path, 'bin')
     const seen = join(stage.workspace.path, 'seen')

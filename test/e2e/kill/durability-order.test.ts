@@ -212,7 +212,7 @@ function unquote(args: string): string {
 }
 
 function isMove(event: Event): boolean {
-  return event.kind === 'rename' && !event.from.endsWith('.tmp') && !isJournal(event)
+  return event.kind === 'rename' && !event.from.endsWith('.tmp') && !isJournal(event) && !isStandIn(event)
 }
 
 /**
@@ -221,7 +221,12 @@ function isMove(event: Event): boolean {
  */
 function isChange(event: Event): event is Extract<Event, { to: string }> {
   if (event.kind !== 'rename' && event.kind !== 'link') return false
-  return !event.from.endsWith('.tmp') && !event.to.includes('/trash/') && !isJournal(event)
+  return !event.from.endsWith('.tmp') && !event.to.includes('/trash/') && !isJournal(event) && !isStandIn(event)
+}
+
+/** True for the moves of an empty directory, which inherits from a shelf, to its path in the staging folder. */
+function isStandIn({ from }: { from: string }): boolean {
+  return /\/_hub-deploy-|\.shelf\//.test(from)
 }
 
 /** True for a rename that gives a complete file of the action its name. */
