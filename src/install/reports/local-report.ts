@@ -298,7 +298,8 @@ export function readRunningVersion(layout: Layout, facts: DeploymentFacts): stri
   const present = own.flatMap(row => presentIn(layout, row, facts) ?? [])
   const versions = present.map(row => versionInPlace(layout, row, isModifiedIn(facts, row)))
   if (facts.contract !== 'project') return versions[0] ?? null
-  return versions.every((version, at) => version === present[at]?.version) ? newestProjectVersion(present) : null
+  const isWhole = present.length === own.length && versions.every((version, at) => version === present[at]?.version)
+  return isWhole ? newestProjectVersion(present) : null
 }
 
 /** Returns the recorded rows, apart from those that a commit replaces or removes, and the committed ones. */

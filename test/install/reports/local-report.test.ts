@@ -43,6 +43,17 @@ describe('readRunningVersion', () => {
     assert.equal(readRunningVersion(layout, facts), '1.0.0')
   })
 
+  it('returns the version of a project only if all its parts are there', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const project = { contract: 'project', slug: 'app', project_version: '2.0.0' } as const
+    await recordInstalled(layout, { rows: [rowOf(project), rowOf({ ...project, id: 'other' })], removed: [] })
+    const facts = factsOf({ contract: 'project', kind: null, slug: 'app', id: null })
+    writeTree(layout.root, { 'plugins/greeter/a': '' })
+    assert.equal(readRunningVersion(layout, facts), null)
+    writeTree(layout.root, { 'plugins/other/a': '' })
+    assert.equal(readRunningVersion(layout, facts), '2.0.0')
+  })
+
   it('does not throw if the directory of the plugin cannot be examined', async t => {
     const layout = await prepareTemporaryHost(t)
     await recordInstalled(layout, { rows: [rowOf({ directory: 'loop' })], removed: [] })
