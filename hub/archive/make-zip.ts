@@ -9,7 +9,7 @@ import { MAX_ARCHIVE_BYTES, MAX_ENTRIES } from './entries.ts'
 const SYMLINK_MODE = 0o120777
 const EARLIEST_ZIP_TIME = new Date(1980, 0, 1)
 
-const NEVER_PUBLISHED = new Set(['.git', 'node_modules', '__pycache__', '.env', '.DS_Store'])
+const NEVER_PUBLISHED = new Set(['.git', 'node_modules', '.venv', 'venv', '__pycache__', '.env', '.DS_Store'])
 const SETTINGS_WITH_VALUES = /^\.env\.(?!template$|example$|sample$)/
 const KEY_FILE = /^id_(rsa|dsa|ecdsa|ed25519)$|\.(key|p12|pfx|jks|keystore)$/
 const PRIVATE_KEY_PEM = /-----BEGIN [A-Z ]*PRIVATE KEY-----/

@@ -407,6 +407,7 @@ interface Way {
 const MAX_HOPS = 40
 /** Does not say how many symlinks follow: the limit may be exceeded at any symlink of the chain. */
 const IN_LONG_CHAIN = `in a chain of more than ${MAX_HOPS} symlinks`
+const PYTHON = /\/python[\d.]*$/
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u
 
 /** A complete planned tree, and the targets of its symlinks. */
@@ -528,7 +529,10 @@ function commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
 
 function targetTextProblem(target: string): string | undefined {
   if (target === '') return 'without a target'
-  if (target.startsWith('/')) return 'to an absolute path'
+  if (target.startsWith('/'))
+    return PYTHON.test(target)
+      ? 'to an absolute path, as in a virtual environment of Python, which must be left out and created on the host'
+      : 'to an absolute path'
   if (DRIVE_LETTER.test(target)) return 'with a target that starts with a drive letter'
   if (FORBIDDEN_CHARACTER.test(target)) return 'with a backslash or control character in its target'
   if (Buffer.byteLength(target) > MAX_PATH_BYTES) return `with a target of more than ${MAX_PATH_BYTES} bytes`

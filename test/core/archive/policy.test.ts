@@ -283,6 +283,7 @@ describe('a symlink in an archive', () => {
   it('is refused with the rule that its target breaks', () => {
     const rules: [target: string, rule: string][] = [
       ['/file', 'is a symlink to an absolute path, so'],
+      ['/usr/bin/python3.11', 'is a symlink to an absolute path, as in a virtual environment of Python, which must'],
       ['c:file', 'is a symlink with a target that starts with a drive letter, so'],
       ['..', 'is a symlink that leads out of the extracted directory, so'],
     ]
