@@ -190,20 +190,27 @@ export function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }: Dr
 
 /**
  * Lists up to 20 of the files that differ, each with its part and its difference. `more` counts the rest in words, and
- * is empty if all are listed.
+ * is empty if all are listed. `directories` are the top-level directories, such as a virtual environment, that are
+ * listed in place of more than 20 added files.
  */
-export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: string } {
+export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: string; directories: string[] } {
+  const directories: string[] = []
   const all = entries.flatMap(entry => {
-    const inWords = (how: 'changed' | 'removed' | 'added'): string[] =>
-      entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`)
+    const inWords = (how: 'changed' | 'removed' | 'added', paths = entry[how]): string[] =>
+      paths.map(path => `${pathOfEntry(entry)}/${path} (${how})`)
     if (entry.instead !== undefined) return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`]
-    return [...inWords('changed'), ...inWords('removed'), ...inWords('added')]
+    const added = [...Map.groupBy(entry.added, path => path.split('/')[0] ?? '')].flatMap(([top, paths]) => {
+      if (paths.length <= MAX_NAMES) return inWords('added', paths)
+      directories.push(`${pathOfEntry(entry)}/${top}`)
+      return [`${pathOfEntry(entry)}/${top} (${countInWords(paths.length, 'file')} added)`]
+    })
+    return [...inWords('changed'), ...inWords('removed'), ...added]
   })
   const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)
   const names = all.slice(0, MAX_NAMES)
   const count = all.length - names.length + omitted
   const least = entries.some(({ uncounted }) => uncounted) ? 'at least ' : ''
-  return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' }
+  return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '', directories }
 }
 
 type NamedRun = Pick<DeploymentFacts, 'slug' | 'id' | 'version' | 'rollback_of' | 'removed'>

@@ -110,9 +110,12 @@ function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
 
 /** Returns the sentence about these differences for the log. */
 export function describeDrift(entries: readonly DriftEntry[]): string {
-  const { names, more } = listDrift(entries)
-  const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
-  return `Files on this host differ from what was installed: ${listed}${more}.`
+  const { names, more, directories } = listDrift(entries)
+  const [listed, added] = [names, directories].map(paths =>
+    paths.map(path => cleanForeignText(path, MAX_NAME_CHARS)).join(', '),
+  )
+  const advice = added === '' ? '' : ` An update moves ${added} into a snapshot, unless keep-paths names it.`
+  return `Files on this host differ from what was installed: ${listed}${more}.${advice}`
 }
 
 const SIGNED = [PLUGIN_YAML, 'plugin.sig']

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { runAction } from '../../../local/runner.ts'
 import { whyLeftToCi } from '../../extent.ts'
+import { listTree } from '../../folders.ts'
 import { commandsIn } from '../harness/evidence.ts'
 import { assertRefuses } from '../harness/refusal.ts'
 import { installedRow, openInstalled, pluginFiles, rollBack, type Stage, writeFiles } from '../harness/stage.ts'
@@ -46,6 +47,36 @@ describe('keep-paths', () => {
     assert.equal(statSync(join(place, '.env')).mode & 0o777, 0o640)
     assert.equal(statSync(join(place, 'data/db/rows')).ino, ino)
     assert.equal(readFileSync(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/stray'), 'utf8'), 'mine')
+  })
+
+  it('keep a virtual environment of Python; without them, it is in the snapshot, and one sentence says both', async () => {
+    const modules = Array.from({ length: 600 }, (_, at) => [`.venv/lib/python3/site-packages/m${at}.py`, ''])
+    const make = (): void => {
+      writeFiles(place, {
+        ...Object.fromEntries(modules),
+        '.venv/pyvenv.cfg': 'home = /usr/bin\n',
+        '.venv/bin/pip': '',
+      })
+      symlinkSync('/usr/bin/python3', join(place, '.venv/bin/python3'))
+    }
+    const count = (folder: string): number => Object.keys(listTree(join(folder, '.venv'))).length
+    make()
+    const kept = await update({}, { 'keep-paths': '.venv' })
+    assert.doesNotMatch(kept.log, /site-packages/)
+    assert.equal(count(place), 607)
+    await stage.publish('3.0.0', pluginFiles('3.0.0'))
+    rmSync(join(place, '.venv'), { recursive: true })
+    assert.equal((await stage.deploy({ version: '3.0.0' })).exitCode, 0)
+    make()
+    await stage.publish('4.0.0', pluginFiles('4.0.0'))
+    const { exitCode, log } = await stage.deploy({ version: '4.0.0' })
+    assert.equal(exitCode, 0, log)
+    assert.match(
+      log,
+      /plugins\/greeter\/\.venv \(\d+ files added\) and \d+ more\. An update moves plugins\/greeter\/\.venv into a snapshot, unless keep-paths names it\./,
+    )
+    assert.equal(existsSync(join(place, '.venv')), false)
+    assert.equal(count(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/3-3.0.0')), 607)
   })
 
   it('may be nested next to files of the artifact', { skip: ONLY_IN_CI }, async () => {

@@ -1,8 +1,29 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { buildEnd } from '../../../src/install/journal/facts.ts'
+import { buildEnd, listDrift } from '../../../src/install/journal/facts.ts'
 
 const AT = new Date('2026-01-02T03:04:05.678Z')
+
+describe('listDrift', () => {
+  const added = (top: string, count: number): string[] => Array.from({ length: count }, (_, at) => `${top}/${at}`)
+  const named = { shelf: 'plugins', id: 'greeter', version: '1.0.0' } as const
+  const entry = { ...named, removed: [], changed: ['main.py'] }
+
+  it('lists a directory with more than 20 added files by its name, so that it hides no other difference', () => {
+    const paths = ['a.txt', ...added('.venv', 21), ...added('logs', 2)]
+    assert.deepEqual(listDrift([{ ...entry, added: paths, omitted: 9 }]), {
+      names: [
+        'plugins/greeter/main.py (changed)',
+        'plugins/greeter/a.txt (added)',
+        'plugins/greeter/.venv (21 files added)',
+        'plugins/greeter/logs/0 (added)',
+        'plugins/greeter/logs/1 (added)',
+      ],
+      more: ' and 9 more',
+      directories: ['plugins/greeter/.venv'],
+    })
+  })
+})
 
 describe('buildEnd', () => {
   it('contains nulls and no change for unknown facts', () => {
