@@ -17944,6 +17944,10 @@ async function entriesAt(root, path) {
         throw error;
     }
 }
+/** True if an item of a tree or of its record is a regular file. */
+function isFile({ kind }) {
+    return kind !== 'link' && kind !== 'other';
+}
 /**
  * The character that Node returns for bytes of a name that are not UTF-8. A path with this character does not lead to
  * the file with that name.
@@ -17961,6 +17965,18 @@ function stampOf({ ino, mtimeNs, ctimeNs }) {
     // A template would also keep its parts in memory, which would take three times as much.
     return [ino, mtimeNs, ctimeNs].join('\t');
 }
+function describeFile(path, stat, mode) {
+    const kind = (mode & 0o7777).toString(8);
+    return { path, kind, content: String(stat.size), stamp: stampOf(stat), owner: walk_ownerOf(stat) };
+}
+const US = BigInt(process.getuid?.() ?? -1);
+/**
+ * Returns the owner of an item: `us` for the user of this process, else the uid. In a container, or after an operator has
+ * given a whole host to another user, the files of our user have another number.
+ */
+function walk_ownerOf({ uid }) {
+    return uid === US ? 'us' : String(uid);
+}
 /**
  * Returns the item at a path, or undefined if there is none. The times of a directory, which change with its entries,
  * do not count.
@@ -17973,7 +17989,7 @@ function describeItemSync(root, path) {
         const mode = Number(stat.mode);
         switch (mode & external_node_fs_namespaceObject.constants.S_IFMT) {
             case external_node_fs_namespaceObject.constants.S_IFREG:
-                return { path, kind: (mode & 0o7777).toString(8), content: String(stat.size), stamp: stampOf(stat) };
+                return describeFile(path, stat, mode);
             case external_node_fs_namespaceObject.constants.S_IFLNK:
                 return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp: stampOf(stat) };
             default:
@@ -19135,6 +19151,21 @@ async function removePrivateFolder(parent, path, signal) {
     if ((0,external_node_path_namespaceObject.resolve)((0,external_node_path_namespaceObject.dirname)(path)) === (0,external_node_path_namespaceObject.resolve)(parent) && NAME.test(name))
         await removeTree(path, signal);
 }
+/** The codes of a directory that stays because something is in it, and of one that is gone or was replaced. */
+const NOT_EMPTY = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR']);
+/**
+ * Removes a directory only if it is empty. Does not sync the removal, because an empty directory that returns after a
+ * power cut does no harm.
+ */
+function removeIfEmptySync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.rmdirSync)(path);
+    }
+    catch (error) {
+        if (!NOT_EMPTY.has(errnoOf(error) ?? ''))
+            throw error;
+    }
+}
 
 ;// CONCATENATED MODULE: ./build/install/files/durable.js
 
@@ -19209,15 +19240,12 @@ function isWithoutLinks(error) {
     return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '');
 }
 /**
- * Creates a file that must not exist yet, and makes its bytes durable, but does not sync the directory. The mode is
- * 0600 until all bytes are written, then `mode`.
+ * Creates a file with mode 0600 that must not exist yet, and makes its bytes durable, but does not sync the directory.
  */
-async function writeNewFile(path, text, mode = 0o600) {
+async function writeNewFile(path, text) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
     try {
         (0,external_node_fs_namespaceObject.writeFileSync)(fd, text);
-        if (mode !== 0o600)
-            (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
         await syncFile(fd);
     }
     finally {
@@ -19260,10 +19288,25 @@ async function makePrivateDirectories(...paths) {
     for (const parent of parents)
         await syncDirectory(parent);
 }
-/** Creates a directory that all users may enter, with mode 0755 whatever the umask. Does not sync its parent. */
+/**
+ * Creates a directory that all users may enter, with mode 0755 as `withOpenUmask` says. Does not sync its parent.
+ */
 function makeOpenDirectorySync(path) {
-    (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o755 });
-    (0,external_node_fs_namespaceObject.chmodSync)(path, 0o755);
+    withOpenUmask(() => (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o755 }));
+}
+/**
+ * Creates files or directories with modes up to 0755, whatever the umask of this process. A setgid bit and a default ACL
+ * of the parent directory apply, and the ACL may take bits away. A chmod after the creation would give back such bits,
+ * and would remove a setgid bit.
+ */
+function withOpenUmask(create) {
+    const umask = process.umask(0o022);
+    try {
+        return create();
+    }
+    finally {
+        process.umask(umask);
+    }
 }
 function makeIfMissingSync(path) {
     try {
@@ -20985,20 +21028,28 @@ function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
 }
 /**
  * Lists up to 20 of the files that differ, each with its part and its difference. `more` counts the rest in words, and
- * is empty if all are listed.
+ * is empty if all are listed. `directories` are the top-level directories, such as a virtual environment, that are
+ * listed in place of more than 20 added files.
  */
 function listDrift(entries) {
+    const directories = [];
     const all = entries.flatMap(entry => {
-        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
+        const inWords = (how, paths = entry[how]) => paths.map(path => `${pathOfEntry(entry)}/${path} (${how})`);
         if (entry.instead !== undefined)
             return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
-        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
+        const added = [...Map.groupBy(entry.added, path => path.split('/')[0] ?? '')].flatMap(([top, paths]) => {
+            if (paths.length <= MAX_NAMES)
+                return inWords('added', paths);
+            directories.push(`${pathOfEntry(entry)}/${top}`);
+            return [`${pathOfEntry(entry)}/${top} (${countInWords(paths.length, 'file')} added)`];
+        });
+        return [...inWords('changed'), ...inWords('removed'), ...added];
     });
     const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
     const names = all.slice(0, MAX_NAMES);
     const count = all.length - names.length + omitted;
     const least = entries.some(({ uncounted }) => uncounted) ? 'at least ' : '';
-    return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' };
+    return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '', directories };
 }
 /**
  * Names the run that a journal or report is about, without an article: `deployment of greeter 2.0.0`, or `rollback of
@@ -21085,6 +21136,77 @@ function readStartTime(pid) {
     catch {
         return undefined;
     }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/stand-in.js
+
+
+
+
+
+
+
+
+/** Creates a directory of mode 0755 in a deployment's folder as if it were created in a shelf; see `makeStandInSync`. */
+function makeInShelfSync(layout, path, shelf) {
+    const standIn = `${path}.shelf`;
+    makeStandInSync(layout, standIn, shelf);
+    makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(standIn, 'tree'));
+    (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(standIn, 'tree'), path);
+    (0,external_node_fs_namespaceObject.rmdirSync)(standIn);
+}
+/**
+ * Creates a private directory (0700) directly in a deployment's folder or deeper. What is created in that directory gets
+ * the group, the setgid bit and the default ACL that it would get in the shelf, or in the directory in which a missing
+ * shelf will be created. Node cannot read an ACL, and getfacl may be missing. So the directory is always created in the
+ * shelf, and is moved out at once. While it is there, no other user can open it, and the host framework ignores it,
+ * because its name begins with `_`. A dry run's folder gets an ordinary directory, because the host stays as it is.
+ *
+ * Throws DeploymentError `unsafe_host` if another user has replaced the directory in the shelf, and file system errors.
+ */
+function makeStandInSync(layout, path, { directory }) {
+    (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o700 });
+    const folder = deploymentFolder(layout, path);
+    if (folder === undefined)
+        return;
+    const made = (0,external_node_path_namespaceObject.join)(nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory)), `${stand_in_NAME}${(0,external_node_path_namespaceObject.basename)(folder)}`);
+    const note = (0,external_node_path_namespaceObject.join)(folder, NOTE);
+    (0,external_node_fs_namespaceObject.writeFileSync)(note, made, { flag: 'wx', mode: 0o600 });
+    (0,external_node_fs_namespaceObject.mkdirSync)(made, { mode: 0o700 });
+    (0,external_node_fs_namespaceObject.renameSync)(made, path);
+    requireOurs(path, made);
+    (0,external_node_fs_namespaceObject.unlinkSync)(note);
+}
+/**
+ * Removes the directory that a deployment left in a shelf because it was killed, or failed, before the move. Removes
+ * nothing but an empty directory that has this deployment's name.
+ */
+function removeStandInSync(folder) {
+    const note = (0,external_node_path_namespaceObject.join)(folder, NOTE);
+    const made = readStateFileSync(note);
+    if (made === undefined)
+        return;
+    if ((0,external_node_path_namespaceObject.basename)(made) === `${stand_in_NAME}${(0,external_node_path_namespaceObject.basename)(folder)}`)
+        removeIfEmptySync(made);
+    (0,external_node_fs_namespaceObject.unlinkSync)(note);
+}
+const stand_in_NAME = '_hub-deploy-';
+/** In the deployment's folder: names the directory in the shelf while that directory may be there. */
+const NOTE = 'stand-in';
+/** Returns the folder of the deployment that a path lies in, if that folder is a staging folder. */
+function deploymentFolder({ staging }, path) {
+    const [name = ''] = (0,external_node_path_namespaceObject.relative)(staging, path).split('/');
+    return name === '..' ? undefined : (0,external_node_path_namespaceObject.join)(staging, name);
+}
+/** Moves a directory back to the shelf unless it is ours and empty. */
+function requireOurs(path, made) {
+    const us = process.getuid?.();
+    if (us === undefined)
+        return;
+    if (findExposureOf((0,external_node_fs_namespaceObject.lstatSync)(path), us) === undefined && (0,external_node_fs_namespaceObject.readdirSync)(path).length === 0)
+        return;
+    (0,external_node_fs_namespaceObject.renameSync)(path, made);
+    throw new DeploymentError('unsafe_host', `${made}, which this run had just created, was replaced by another user: find out who can write to ${(0,external_node_path_namespaceObject.dirname)(made)}.`);
 }
 
 ;// CONCATENATED MODULE: external "node:string_decoder"
@@ -21231,7 +21353,14 @@ function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
                 yield link.value;
         const { path, sha256 } = file;
         if (!isKept(path))
-            yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
+            yield {
+                path,
+                kind: file.mode.toString(8),
+                content: String(file.size),
+                sha256,
+                stamp: stampOf(file),
+                owner: file.owner,
+            };
     }
     for (; !link.done; link = links.next())
         if (!isKept(link.value.path))
@@ -21273,12 +21402,15 @@ function pruneTreeRecords({ trees }, used) {
     if (errors.length > 0)
         throw errors[0];
 }
-/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quoteField`. */
-const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t((?:[0-9]+\t-?[0-9]+\t(-?[0-9]+))?)\t([^\t]+)$/;
+/**
+ * Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; owner, if it is known; path.
+ * See `quoteField`.
+ */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t((?:[0-9]+\t-?[0-9]+\t(-?[0-9]+))?)\t(?:(us|[0-9]{1,10})\t)?([^\t]+)$/;
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
 /** Returns the line of an item, with its line break. */
-function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
-    return `${sha256}\t${kind}\t${quoteField(content)}\t${stamp}\t${quoteField(path)}\n`;
+function lineOf({ sha256 = '-', kind, content, stamp = '', owner, path }) {
+    return `${sha256}\t${kind}\t${quoteField(content)}\t${stamp}\t${owner === undefined ? '' : `${owner}\t`}${quoteField(path)}\n`;
 }
 /**
  * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
@@ -21286,7 +21418,7 @@ function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
  * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 function parseLine(line, recordedAt) {
-    const [, sha256, kind, content, stamp, changedAt, quotedPath] = LINE.exec(line) ?? [];
+    const [, sha256, kind, content, stamp, changedAt, owner, quotedPath] = LINE.exec(line) ?? [];
     if (kind === undefined || content === undefined || quotedPath === undefined)
         throw new TreeRecordDamage('it has a line that this action does not write');
     const path = unquote(quotedPath);
@@ -21297,6 +21429,7 @@ function parseLine(line, recordedAt) {
         kind,
         content: unquote(content),
         stamp: changedAt !== undefined && isEarlierTime(changedAt, recordedAt) ? stamp : undefined,
+        owner,
         sha256: sha256 === '-' ? undefined : sha256,
     };
 }
@@ -21305,6 +21438,16 @@ function isEarlierTime(time, other) {
     if (time.startsWith('-') || other.startsWith('-'))
         return false;
     return time.length < other.length || (time.length === other.length && time < other);
+}
+/**
+ * True if both items are of one type and, as files, both executable or both not. A default ACL of a shelf may have given
+ * one of them fewer permissions for others.
+ */
+function isSameKind(a, b) {
+    return a.kind === b.kind || (isFile(a) && isFile(b) && isExecutable(a) === isExecutable(b));
+}
+function isExecutable({ kind }) {
+    return (Number.parseInt(kind, 8) & 0o100) !== 0;
 }
 /** Returns the line that an item would have. */
 function asLine({ sha256 = '-', kind, content, path }) {
@@ -21419,6 +21562,7 @@ async function writeItems(fd, items, signal) {
 
 
 
+
 /** One hour: far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000;
 /**
@@ -21480,11 +21624,13 @@ async function noteDiscarded(layout, left) {
     await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
 }
 /**
- * Moves a deployment's staging folder, which the journal no longer needs, to the trash. The rename is durable on return,
+ * Moves a deployment's staging folder, which the journal no longer needs, to the trash. Before that, removes what the
+ * deployment may have left in a shelf (see `removeStandInSync`). The rename is durable on return,
  * also if an earlier call made it: after a power cut, the old name without a journal would look like the staging folder
  * of a run that was never recovered. Throws the system's error if the folder cannot be moved.
  */
 async function discardStaging(layout, deploymentId) {
+    removeStandInSync(stagingPath(layout, deploymentId));
     await makeTrash(layout);
     moveToTrash(layout, stagingPath(layout, deploymentId), deploymentId);
     for (const folder of [layout.trash, layout.staging])
@@ -21569,6 +21715,7 @@ async function makeTrash({ trash }) {
  */
 async function setStagingAside(layout, log, name) {
     const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+    removeStandInSync(path);
     if (tryRemoveEmptySync(path))
         return;
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(layout.root, SET_ASIDE));
@@ -22734,6 +22881,7 @@ function splitPath(root, path) {
 
 
 
+
 /**
  * The changes that a deployment makes outside its staging folder, as data. The journal announces them, with everything
  * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
@@ -22898,18 +23046,6 @@ function describeLost(path, changes) {
     const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`));
     const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`;
     return `${place} was removed or replaced by another process after the deployment began, and cannot be put back`;
-}
-/** The codes of a directory that stays because something is in it, and of one that is gone or was replaced. */
-const NOT_EMPTY = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR']);
-/** Does not sync the removal, because an empty directory that returns after a power cut does no harm. */
-function removeIfEmptySync(path) {
-    try {
-        (0,external_node_fs_namespaceObject.rmdirSync)(path);
-    }
-    catch (error) {
-        if (!NOT_EMPTY.has(errnoOf(error) ?? ''))
-            throw error;
-    }
 }
 /**
  * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. If the
@@ -25190,7 +25326,7 @@ function redactFacts(facts, redact) {
 /** The maximum number of added paths that are listed: a service may have written millions. */
 const MAX_ADDED = 10_000;
 /**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Does not read a file whose inode and times
+ * Compares a tree with its record: types, modes, owners, symlink targets, and bytes. Does not read a file whose inode and times
  * show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
  * Throws any error from reading the record, the system's error, and the signal's reason once the signal is aborted.
  */
@@ -25318,9 +25454,17 @@ function isCache(path) {
 function compareStates(recorded, found) {
     if (recorded.kind !== found.kind || recorded.content !== found.content)
         return false;
-    return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
+    if (!isFile(found))
+        return true;
+    if (!isOwnerKept(recorded, found))
+        return false;
+    return recorded.stamp === found.stamp ? true : undefined;
 }
-/** True if the found item matches the recorded item. Reads a file only if the size, mode and stamp do not decide. */
+/** True if a file belongs to the recorded owner. A record from before owners were recorded does not say. */
+function isOwnerKept(recorded, found) {
+    return recorded.owner === undefined || recorded.owner === found.owner;
+}
+/** True if the found item matches the recorded item. Reads a file only if everything else does not decide. */
 async function isAsRecorded(recorded, found, tree) {
     return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree));
 }
@@ -25337,10 +25481,6 @@ async function hasSameBytes(recorded, found, { root, digester }) {
             return false;
         throw error;
     }
-}
-/** True if an item of a tree or of its record is a regular file. */
-function isFile({ kind }) {
-    return kind !== 'link' && kind !== 'other';
 }
 /** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */
 function* pairUp(record, tree) {
@@ -26175,7 +26315,8 @@ function readRunningVersion(layout, facts) {
     const versions = present.map(row => versionInPlace(layout, row, isModifiedIn(facts, row)));
     if (facts.contract !== 'project')
         return versions[0] ?? null;
-    return versions.every((version, at) => version === present[at]?.version) ? newestProjectVersion(present) : null;
+    const isWhole = present.length === own.length && versions.every((version, at) => version === present[at]?.version);
+    return isWhole ? newestProjectVersion(present) : null;
 }
 /** Returns the recorded rows, apart from those that a commit replaces or removes, and the committed ones. */
 function rowsAfter(commit, recorded) {
@@ -33050,7 +33191,133 @@ function noticeScripts(log, scripts) {
         log.notice(`${countInWords(scripts.length, 'file')} with a first line such as #!/bin/sh ${they} not executable (${names}), because the ZIP has no Unix modes. Start ${scripts.length === 1 ? 'it' : 'them'} through the interpreter, or have the publisher mark what is executable (chmod +x; on Windows git update-index --chmod=+x) and pack a commit with git archive, or the folder with zip on Linux or macOS.`);
 }
 
+;// CONCATENATED MODULE: ./build/install/archive/writer.js
+
+
+
+
+
+
+
+
+const PERMISSION_BITS = 4095n;
+/** O_EXCL fails if anything is at the path, even a symlink. */
+const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL;
+/**
+ * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, as
+ * `withOpenUmask` says. Never overwrites anything that exists. Create symlinks last, so that nothing is written through
+ * them.
+ * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
+ * and ArchiveError `unsafe_archive` if two paths are the same on this file system, or if a path is too long for it.
+ */
+class TreeWriter {
+    #root;
+    #slice;
+    /** The written files that begin with `#!` but are not executable. */
+    #scripts = [];
+    #makeFolder;
+    constructor(root, slice, makeFolder = (_, at) => makeOpenDirectorySync(at)) {
+        this.#root = root;
+        this.#slice = slice;
+        this.#makeFolder = makeFolder;
+    }
+    /**
+     * Creates everything in a plan, if there is room for it in bytes and inodes: directories first, symlinks last. In
+     * between, `writeFiles` writes the files and returns them in the order of the plan. Throws what `writeFiles` throws,
+     * and the signal's reason once the slice's signal is aborted.
+     */
+    async writeTree(plan, writeFiles) {
+        requireSpace(this.#root, spaceFor(plan));
+        const { files, directories, symlinks } = plan;
+        await this.#slice.forEach(directories, path => this.makeDirectory(path));
+        const written = await writeFiles(files);
+        await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
+        const { lacksModes, ...tree } = plan;
+        return { ...tree, files: written, ...(lacksModes ? { scripts: this.#scripts } : {}) };
+    }
+    makeDirectory(path) {
+        asHostError(path, () => this.#makeFolder(path, this.#at(path)));
+    }
+    makeSymlink({ path, target }) {
+        asHostError(path, () => (0,external_node_fs_namespaceObject.symlinkSync)(target, this.#at(path)));
+    }
+    /** Writes a whole file. Computes the digest of `bytes` unless the caller passes it as `sha256`. */
+    writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
+        this.#noteScript({ path, mode }, bytes);
+        const found = asHostError(path, () => {
+            const fd = this.#openNew(path, mode);
+            try {
+                (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes);
+                return writer_identify(fd);
+            }
+            finally {
+                (0,external_node_fs_namespaceObject.closeSync)(fd);
+            }
+        });
+        return { path, size: bytes.length, sha256, ...found };
+    }
+    /** Writes a file piece by piece. Errors that the pieces themselves throw are passed on unchanged. */
+    async writeFileFrom({ path, mode }, pieces) {
+        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        let size = 0;
+        let found;
+        const fd = asHostError(path, () => this.#openNew(path, mode));
+        try {
+            for await (const piece of pieces) {
+                if (size === 0)
+                    this.#noteScript({ path, mode }, piece);
+                asHostError(path, () => (0,external_node_fs_namespaceObject.writeFileSync)(fd, piece));
+                digest.update(piece);
+                size += piece.length;
+            }
+            found = asHostError(path, () => writer_identify(fd));
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return { path, size, sha256: digest.digest('hex'), ...found };
+    }
+    #noteScript({ path, mode }, start) {
+        if (mode === 0o644 && start[0] === 0x23 && start[1] === 0x21)
+            this.#scripts.push(path);
+    }
+    #openNew(path, mode) {
+        return withOpenUmask(() => (0,external_node_fs_namespaceObject.openSync)(this.#at(path), NEW_FILE, mode));
+    }
+    #at(path) {
+        return `${this.#root}/${path}`;
+    }
+}
+/** Returns the mode, the owner and the stamp of a written file. */
+function writer_identify(fd) {
+    const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+    return { mode: Number(stat.mode & PERMISSION_BITS), owner: walk_ownerOf(stat), stamp: stampOf(stat) };
+}
+/**
+ * Returns the space and the inodes that a planned tree takes on a disk, including the inodes for the deployment's own
+ * records. A directory or a symlink takes a block, too.
+ */
+function spaceFor({ files, directories, symlinks }) {
+    const others = Array(directories.length + symlinks.length).fill(1);
+    const sizes = [...files.map(({ size }) => size), ...others];
+    return { sizes, inodes: sizes.length + OWN_INODES };
+}
+function asHostError(path, action) {
+    try {
+        return action();
+    }
+    catch (error) {
+        const errno = errnoOf(error);
+        if (errno === 'EEXIST')
+            throw unsafeEntry(path, 'has the same name as another entry on this file system');
+        if (errno === 'ENAMETOOLONG')
+            throw unsafeEntry(path, 'has a path that is too long for this file system');
+        throw toHostError(error, `extracting "${path}"`);
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/plugin-sig.js
+
 
 
 
@@ -33163,9 +33430,7 @@ async function signForHost(plugin, secret) {
     const isShipped = isBelow(withListed(staged, ['plugin.sig']));
     const isOther = ({ path }) => !isShipped(path);
     await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
-    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
+    const signature = new TreeWriter(staged, new TimeSlice()).writeFile({ path: 'plugin.sig', mode: 0o644 }, Buffer.from(text));
     return {
         files: inTreeOrder([...tree.files.filter(isOther), signature]),
         symlinks: tree.symlinks.filter(isOther),
@@ -33346,9 +33611,10 @@ function bounded(entries) {
 }
 /** Returns the sentence about these differences for the log. */
 function describeDrift(entries) {
-    const { names, more } = listDrift(entries);
-    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host differ from what was installed: ${listed}${more}.`;
+    const { names, more, directories } = listDrift(entries);
+    const [listed, added] = [names, directories].map(paths => paths.map(path => cleanForeignText(path, MAX_NAME_CHARS)).join(', '));
+    const advice = added === '' ? '' : ` An update moves ${added} into a snapshot, unless keep-paths names it.`;
+    return `Files on this host differ from what was installed: ${listed}${more}.${advice}`;
 }
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 /**
@@ -33446,7 +33712,9 @@ function hasContent(layout, version, { staged, tree, pluginYaml }, isAdded = () 
     });
 }
 function isUnchangedItem(recorded, item) {
-    return ['path', 'sha256', 'kind', 'content'].every(key => recorded[key] === item?.[key]);
+    if (item === undefined || !isSameKind(recorded, item))
+        return false;
+    return ['path', 'sha256', 'content'].every(key => recorded[key] === item[key]);
 }
 async function withPluginYaml(deployment, place, tree) {
     const { layout, request, tools } = deployment;
@@ -35428,9 +35696,23 @@ function logResult(log, result) {
 }
 /** Returns the items of the new tree, from the extracted artifact or from the record of a snapshot. */
 function itemsIn(layout, part, keepPaths) {
-    return [
-        ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
-    ];
+    if (part.retained !== undefined)
+        return [...(readTreeRecord(layout, part.retained) ?? [])];
+    const installed = itemsByPath(layout, part.previous.installed);
+    return Array.from(itemsOf(part.tree, keepPaths), ({ owner: _, ...item }) => {
+        const before = installed.get(item.path);
+        // In the shelf, a default ACL would apply.
+        return before !== undefined && isSameKind(before, item) ? { ...item, kind: before.kind } : item;
+    });
+}
+/** Returns no items without a usable record. */
+function itemsByPath(layout, installed) {
+    try {
+        return new Map(Array.from((installed && readTreeRecord(layout, installed)) ?? [], item => [item.path, item]));
+    }
+    catch {
+        return new Map();
+    }
 }
 /**
  * Logs what a real run would do first if another run left its journal or is changing the host. Resolves to whether that
@@ -36991,6 +37273,7 @@ function isLongerThan(text, maxBytes) {
 const MAX_HOPS = 40;
 /** Does not say how many symlinks follow: the limit may be exceeded at any symlink of the chain. */
 const IN_LONG_CHAIN = `in a chain of more than ${MAX_HOPS} symlinks`;
+const PYTHON = /\/python[\d.]*$/;
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u;
 /**
  * Follows the symlinks of a planned tree in the archive's listing, never on the disk (contract 4.3, rule 5). Follows
@@ -37109,7 +37392,9 @@ function targetTextProblem(target) {
     if (target === '')
         return 'without a target';
     if (target.startsWith('/'))
-        return 'to an absolute path';
+        return PYTHON.test(target)
+            ? 'to an absolute path, as in a virtual environment of Python, which must be left out and created on the host'
+            : 'to an absolute path';
     if (DRIVE_LETTER.test(target))
         return 'with a target that starts with a drive letter';
     if (FORBIDDEN_CHARACTER.test(target))
@@ -37272,134 +37557,6 @@ function write(stream, piece) {
     return new Promise((resolve, reject) => {
         stream.write(piece, error => (error ? reject(error) : resolve()));
     });
-}
-
-;// CONCATENATED MODULE: ./build/install/archive/writer.js
-
-
-
-
-
-
-
-const PERMISSION_BITS = 4095n;
-/** O_EXCL fails if anything is at the path, even a symlink. */
-const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL;
-/**
- * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
- * the umask. Never overwrites anything that exists. Create symlinks last, so that nothing is written through them.
- * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
- * and ArchiveError `unsafe_archive` if two paths are the same on this file system, or if a path is too long for it.
- */
-class TreeWriter {
-    #root;
-    #slice;
-    /** The written files that begin with `#!` but are not executable. */
-    #scripts = [];
-    constructor(root, slice) {
-        this.#root = root;
-        this.#slice = slice;
-    }
-    /**
-     * Creates everything in a plan, if there is room for it in bytes and inodes: directories first, symlinks last. In
-     * between, `writeFiles` writes the files and returns them in the order of the plan. Throws what `writeFiles` throws,
-     * and the signal's reason once the slice's signal is aborted.
-     */
-    async writeTree(plan, writeFiles) {
-        requireSpace(this.#root, spaceFor(plan));
-        const { files, directories, symlinks } = plan;
-        await this.#slice.forEach(directories, path => this.makeDirectory(path));
-        const written = await writeFiles(files);
-        await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
-        const { lacksModes, ...tree } = plan;
-        return { ...tree, files: written, ...(lacksModes ? { scripts: this.#scripts } : {}) };
-    }
-    /** Creates a directory with mode 0755. */
-    makeDirectory(path) {
-        asHostError(path, () => {
-            (0,external_node_fs_namespaceObject.mkdirSync)(this.#at(path), 0o755);
-            (0,external_node_fs_namespaceObject.chmodSync)(this.#at(path), 0o755);
-        });
-    }
-    makeSymlink({ path, target }) {
-        asHostError(path, () => (0,external_node_fs_namespaceObject.symlinkSync)(target, this.#at(path)));
-    }
-    /** Writes a whole file. Computes the digest of `bytes` unless the caller passes it as `sha256`. */
-    writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
-        this.#noteScript({ path, mode }, bytes);
-        const stamp = asHostError(path, () => {
-            const fd = this.#openNew(path, mode);
-            try {
-                (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes);
-                return finishFile(fd, mode);
-            }
-            finally {
-                (0,external_node_fs_namespaceObject.closeSync)(fd);
-            }
-        });
-        return { path, size: bytes.length, mode, sha256, stamp };
-    }
-    /** Writes a file piece by piece. Errors that the pieces themselves throw are passed on unchanged. */
-    async writeFileFrom({ path, mode }, pieces) {
-        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        let [size, stamp] = [0, ''];
-        const fd = asHostError(path, () => this.#openNew(path, mode));
-        try {
-            for await (const piece of pieces) {
-                if (size === 0)
-                    this.#noteScript({ path, mode }, piece);
-                asHostError(path, () => (0,external_node_fs_namespaceObject.writeFileSync)(fd, piece));
-                digest.update(piece);
-                size += piece.length;
-            }
-            stamp = asHostError(path, () => finishFile(fd, mode));
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        return { path, size, mode, sha256: digest.digest('hex'), stamp };
-    }
-    #noteScript({ path, mode }, start) {
-        if (mode === 0o644 && start[0] === 0x23 && start[1] === 0x21)
-            this.#scripts.push(path);
-    }
-    #openNew(path, mode) {
-        return (0,external_node_fs_namespaceObject.openSync)(this.#at(path), NEW_FILE, mode);
-    }
-    #at(path) {
-        return `${this.#root}/${path}`;
-    }
-}
-/** Sets the mode of a written file and returns the file's stamp. */
-function finishFile(fd, mode) {
-    const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-    // The umask or a default ACL may have removed bits. Checking the mode takes an eighth of the time of changing it.
-    if ((stat.mode & PERMISSION_BITS) === BigInt(mode))
-        return stampOf(stat);
-    (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
-    return stampOf((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }));
-}
-/**
- * Returns the space and the inodes that a planned tree takes on a disk, including the inodes for the deployment's own
- * records. A directory or a symlink takes a block, too.
- */
-function spaceFor({ files, directories, symlinks }) {
-    const others = Array(directories.length + symlinks.length).fill(1);
-    const sizes = [...files.map(({ size }) => size), ...others];
-    return { sizes, inodes: sizes.length + OWN_INODES };
-}
-function asHostError(path, action) {
-    try {
-        return action();
-    }
-    catch (error) {
-        const errno = errnoOf(error);
-        if (errno === 'EEXIST')
-            throw unsafeEntry(path, 'has the same name as another entry on this file system');
-        if (errno === 'ENAMETOOLONG')
-            throw unsafeEntry(path, 'has a path that is too long for this file system');
-        throw toHostError(error, `extracting "${path}"`);
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip-listing.js
@@ -38453,6 +38610,7 @@ function realPath(layout, { directory, id }) {
 
 
 
+
 /**
  * Reads what the deployment replaces, and checks that this host can replace it. A dry run only reads. Throws
  * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, or ConfigError
@@ -38519,7 +38677,7 @@ async function extractArtifact(deployment, accepted, folder) {
     const { pluginYaml, unpack } = await listArtifact(deployment, accepted.verified, folder);
     // Whether the version is new to this host is known only by its content.
     refuseOlder(deployment, accepted, decideVersion(accepted, pluginYaml).version);
-    const content = await unpack();
+    const content = await unpack(path => makeInShelfSync(deployment.layout, path, accepted.target.place));
     noticeScripts(deployment.tools.log, content.tree.scripts ?? []);
     const version = await checkVersion(deployment, accepted, { ...content, pluginYaml });
     return { ...accepted, content, pluginYaml, version };
@@ -38640,11 +38798,11 @@ function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
 /** Lists a verified artifact, to be extracted into `folder`, and reads a plugin's `plugin.yaml`. */
 async function listArtifact({ request, tools }, verified, folder) {
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
-    makeOpenDirectorySync(staged);
     const zip = await listZip(verified, { target: staged, limits: request.extraction, signal: tools.signal });
     return {
         pluginYaml: request.kind === 'plugin' ? readPackedPluginYaml(zip) : undefined,
-        async unpack() {
+        async unpack(makeTree = makeOpenDirectorySync) {
+            makeTree(staged);
             const tree = await zip.write();
             const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
             tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`);
@@ -38957,6 +39115,7 @@ async function runSteps(context, beforeStep) {
     transaction.noteHealthchecks(restoredChecks(order));
     const runs = divideIntoGroups(context);
     const ledger = new StepLedger(record, runs.flatMap(({ steps }) => steps));
+    let current;
     try {
         tools.signal.throwIfAborted();
         const prepared = await prepareRuns(context, runs, ledger);
@@ -38968,6 +39127,7 @@ async function runSteps(context, beforeStep) {
             ledger.share(run.steps.filter(step => isDone(switched.get(step))));
             for (const step of run.steps) {
                 ledger.reach(step);
+                current = step;
                 tools.signal.throwIfAborted();
                 if (step.action !== 'remove')
                     await beforeStep(step);
@@ -38980,6 +39140,8 @@ async function runSteps(context, beforeStep) {
     }
     catch (error) {
         await ledger.fail(error);
+        if (current !== undefined && RUNS_SERVICES.has(current.action))
+            noticeNoProgram(context);
         announceIdle(context);
         throw error;
     }
@@ -39009,6 +39171,17 @@ async function switchRun(context, { removed, staged }, { prepared, ledger }) {
         return step === undefined ? [] : [[step, result]];
     });
     return new Map([...ends, ...gone.map(([part, step]) => [step, goneAlready(part)])]);
+}
+const RUNS_SERVICES = new Set(['start', 'restart', 'healthcheck']);
+/** After a service has failed: logs a notice if its new version has no executable file, unless one was logged before. */
+function noticeNoProgram({ order, deployment }) {
+    for (const part of order.parts) {
+        if (part.shelf !== 'extensions' || !('tree' in part) || part.tree.scripts?.length)
+            continue;
+        if (part.tree.files.some(({ mode }) => mode === 0o755))
+            continue;
+        deployment.tools.log.notice(`No file of extensions/${part.id} is executable. If its service starts one of them itself ("Permission denied", status 203/EXEC), have the publisher mark it (chmod +x; on Windows git update-index --chmod=+x) and pack a commit with git archive, or the folder with zip on Linux or macOS.`);
+    }
 }
 function isDone(end) {
     return typeof end === 'object' && 'did' in end && end.status === 'done';
@@ -44220,6 +44393,7 @@ function firstComponents(path, count) {
 
 
 
+
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
  * rules and by the part's `sha256`, if the signed manifest gives one. Returns a map from the name of each part to the
@@ -44234,7 +44408,7 @@ async function fetchParts(deployment, project, parts) {
     deployment.supplier.requireInputs(wanted);
     for (const [index, part] of wanted.entries()) {
         const folder = (0,external_node_path_namespaceObject.join)(project.content, '..', `source-${index}`);
-        (0,external_node_fs_namespaceObject.mkdirSync)(folder, { mode: 0o700 });
+        makeStandInSync(deployment.layout, folder, part);
         supplied.set(placeName(part), await fetchPart(deployment, project, { part, folder }));
     }
     const pathsOf = ([name, { tree }]) => (tree.scripts ?? []).map(path => `${name}/${path}`);
@@ -44888,7 +45062,7 @@ async function listTar(opened, request) {
     const slice = new TimeSlice(signal);
     const rules = { ...limits, platform: process.platform, shape: 'as packed' };
     const source = { rules, slice, unpack: () => unpackZstd(opened, limits) };
-    const writer = new TreeWriter(target, slice);
+    const writer = new TreeWriter(target, slice, request.makeFolder);
     const files = new PassingFiles(writer);
     const most = earlyEntries(opened, request);
     const plan = await readTar(source, file => {
@@ -45138,6 +45312,7 @@ class TarParts {
 
 
 
+
 /** The path of the plan, relative to the project's root. */
 const BUNDLED_PLAN = 'deployment/install.yaml';
 /**
@@ -45230,6 +45405,7 @@ async function listSealed(deployment, { artifact, sha256 }, folder) {
         target: content,
         limits: request.extraction,
         signal: tools.signal,
+        makeFolder: folderMaker(deployment.layout),
         first: MANIFEST_AND_PLAN,
         onlyFirst: intact !== undefined,
     });
@@ -45239,6 +45415,19 @@ async function listSealed(deployment, { artifact, sha256 }, folder) {
         ? `${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}`
         : 'only manifest and plan: the parts came from these bytes, and no file is missing or changed');
     return { content, tree, intact, installed, extract: async () => await finish(artifact, tar, installed === undefined) };
+}
+/**
+ * Returns a function that creates a directory of the archive: a shelf of this host as its stand-in, so that the parts
+ * inherit from the shelf. A shelf that only the manifest names is not known before the manifest has been read.
+ */
+function folderMaker(layout) {
+    const shelves = new Set([...recordedDirectories(readHostRecord(layout)), ...SHELVES.map(usualDirectory)]);
+    return (path, at) => {
+        if (shelves.has(path))
+            makeStandInSync(layout, at, { directory: path });
+        else
+            makeOpenDirectorySync(at);
+    };
 }
 async function finish(artifact, { tree, write }, isNeeded) {
     const extracted = isNeeded ? await write() : tree;
@@ -48077,12 +48266,16 @@ async function status_compare(setting, row) {
     return count === 0 ? undefined : { kind: 'differs', paths, count };
 }
 /**
- * True if another account can change the contents of a directory. The group may write to Python's caches, because
- * Python makes them with the service's umask.
+ * True if another account can change the contents of a directory. Python's caches may belong to another account, and
+ * the group may write to them, because Python makes them as the service, with the service's umask.
  */
 function isExposed(root, path) {
-    const mode = lstatIfPresentSync(`${root}/${path}`)?.mode ?? 0;
-    return (mode & (/(?:^|\/)__pycache__$/.test(path) ? 0o002 : 0o022)) !== 0;
+    const found = lstatIfPresentSync(`${root}/${path}`);
+    if (found === undefined)
+        return false;
+    if (/(?:^|\/)__pycache__$/.test(path))
+        return (found.mode & 0o002) !== 0;
+    return (found.mode & 0o022) !== 0 || found.uid !== (process.getuid?.() ?? found.uid);
 }
 async function howOf({ recorded, found }, tree) {
     if (recorded === undefined)
@@ -48091,7 +48284,7 @@ async function howOf({ recorded, found }, tree) {
         return describeItemSync(tree.root, recorded.path) === undefined ? 'removed' : 'replaced';
     if (isFile(recorded) !== isFile(found))
         return 'replaced';
-    if (recorded.kind === found.kind || !isFile(found))
+    if (!isFile(found) || (recorded.kind === found.kind && isOwnerKept(recorded, found)))
         return 'changed';
     return (await hasSameBytes(recorded, found, tree)) ? 'mode' : 'changed';
 }
@@ -48115,9 +48308,9 @@ const HOW_WORDS = {
     added: 'added',
     removed: 'removed',
     changed: 'changed',
-    mode: 'mode changed',
+    mode: 'mode or owner changed',
     replaced: 'replaced by another kind of entry',
-    writable: 'a directory that group or others can write',
+    writable: 'a directory that another account can write',
 };
 /** Describes the findings on a host, in one line. */
 function describeStatus(inspection, { name }) {

@@ -1,7 +1,7 @@
 import { linkSync, lstatSync, realpathSync, renameSync, type Stats, unlinkSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
-import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { DeploymentError } from '../../core/errors.ts'
 import { isWithoutLinks, linkOrClaimSync, makeOpenDirectorySync, syncDirectory } from '../files/durable.ts'
 import type { OpenDirectory } from '../files/open.ts'
 import { removeIfEmptySync } from '../files/remove-tree.ts'

@@ -19,7 +19,7 @@ export interface ExtractedTree {
 }
 
 /** The files and symlinks of a part's tree. */
-export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>
+export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks' | 'scripts'>
 
 /**
  * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that

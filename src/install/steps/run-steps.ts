@@ -34,6 +34,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
     record,
     runs.flatMap(({ steps }) => steps),
   )
+  let current: PlanStepRun | undefined
   try {
     tools.signal.throwIfAborted()
     const prepared = await prepareRuns(context, runs, ledger)
@@ -45,6 +46,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
       ledger.share(run.steps.filter(step => isDone(switched.get(step))))
       for (const step of run.steps) {
         ledger.reach(step)
+        current = step
         tools.signal.throwIfAborted()
         if (step.action !== 'remove') await beforeStep(step)
         const end = switched.get(step) ?? (step.action === 'remove' ? 'unchanged' : await performStep(context, step))
@@ -54,6 +56,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
     }
   } catch (error) {
     await ledger.fail(error)
+    if (current !== undefined && RUNS_SERVICES.has(current.action)) noticeNoProgram(context)
     announceIdle(context)
     throw error
   }
@@ -93,6 +96,19 @@ async function switchRun(
     return step === undefined ? [] : [[step, result]]
   })
   return new Map([...ends, ...gone.map(([part, step]): [PlanStepRun, StepEnd] => [step, goneAlready(part)])])
+}
+
+const RUNS_SERVICES: ReadonlySet<string> = new Set(['start', 'restart', 'healthcheck'])
+
+/** After a service has failed: logs a notice if its new version has no executable file, unless one was logged before. */
+function noticeNoProgram({ order, deployment }: StepContext): void {
+  for (const part of order.parts) {
+    if (part.shelf !== 'extensions' || !('tree' in part) || part.tree.scripts?.length) continue
+    if (part.tree.files.some(({ mode }) => mode === 0o755)) continue
+    deployment.tools.log.notice(
+      `No file of extensions/${part.id} is executable. If its service starts one of them itself ("Permission denied", status 203/EXEC), have the publisher mark it (chmod +x; on Windows git update-index --chmod=+x) and pack a commit with git archive, or the folder with zip on Linux or macOS.`,
+    )
+  }
 }
 
 function isDone(end: StepEnd | undefined): boolean {

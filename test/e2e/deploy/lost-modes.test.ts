@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { publishArchive } from '../../../hub/marketplace/publish.ts'
@@ -44,6 +44,28 @@ describe('the scripts of a ZIP without Unix modes', () => {
     const { exitCode, log } = await stage.deploy({ kind: 'service', 'install-plan': '' })
     assert.equal(exitCode, 0, log)
     assert.match(noticesIn(log).join('\n'), /^::notice::1 file .* is not executable \(top\.sh\), [^\n]*$/)
+  })
+
+  it('or its only file, if not executable, are named once when a service does not start', async () => {
+    const check = { healthcheck: { command: ['/bin/false'] } }
+    writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify({ version: 1, plugins: { greeter: check } }))
+    stage.writePlan(
+      'format_version: "1"\nproject_id: greeter\nversion: "1"\nsteps:\n  - {id: files, action: install_extension, extension: greeter}\n  - {id: ok, action: healthcheck, plugin: greeter, timeout: 1, depends_on: [files]}\n',
+    )
+    const inputs = { kind: 'service', 'host-config': 'host.yaml' }
+    const program = file('greeter', '\x7fELF')
+    for (const [version, item, found] of [
+      ['1.0.0', program, 1],
+      ['2.0.0', { ...file('greeter', SCRIPT), system: 0 }, 0],
+      ['3.0.0', { ...program, mode: 0o100755 }, 0],
+    ] as const) {
+      await stage.publishBytes(version, buildZip([item]), { kind: 'service' })
+      const { exitCode, log } = await stage.deploy({ ...inputs, version })
+      assert.equal(exitCode, 1, log)
+      const notices =
+        log.match(/::notice::No file of extensions\/greeter is executable\. .*chmod \+x.*git archive/g) ?? []
+      assert.equal(notices.length, found, log)
+    }
   })
 
   it('cause no notice if any file has a mode, or if there is no script', async () => {
