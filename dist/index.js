@@ -24932,6 +24932,7 @@ function stickyIn(root, { shelf }, { recorded, named }) {
     const entryPoint = present.length > 0 && shelf === 'plugins' ? asListed(root, readEntryPoint(root)) : '';
     return present.filter(path => !isNamed(path) && !isBelow([path])(entryPoint) && !path.split('/').includes('__pycache__'));
 }
+/** Returns the path of the file at which the host framework starts a plugin, as its plugin.yaml or the default says. */
 function readEntryPoint(root) {
     try {
         const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(root, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
@@ -34492,6 +34493,7 @@ function noticeNotRestarted({ deployment, order }) {
 
 
 
+
 /**
  * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. First moves two things
  * out of the snapshot: its own copy of each kept path that the installed version also has, and every bytecode cache
@@ -34712,16 +34714,18 @@ async function makeParents(staged, path) {
 }
 /**
  * Warns, in one line, of the paths that stay although `keep-paths` does not name them (see `findStickyPaths`). Throws
- * ConfigError `invalid_input` if a version has files of its own at or below such a path: either the files or the host's
- * copy could be what the operator wants there. Call this function before anything is switched.
+ * ConfigError `invalid_input` if such a path is among a plugin's code, or if a version has files of its own at or below
+ * it: either the files or the host's copy could be what the operator wants there. Call this function before anything is switched.
  */
 function announceStickyPaths(deployment, { parts }) {
     const { layout, request, tools } = deployment;
     const staying = parts.flatMap(part => {
         const named = uniteKeepPaths(request.keepPaths, part.environment.envFile === undefined ? [] : [part.environment.envFile]);
         const paths = deployment.keepPathsOf(part).filter(path => !named.includes(path));
-        if (paths.length > 0)
+        if (paths.length > 0) {
             requireNotShipped(layout, part, paths);
+            requireNotBesideCode(layout, part, paths);
+        }
         return paths.map(path => `${placePath(part)}/${path}`);
     });
     if (staying.length === 0)
@@ -34737,6 +34741,19 @@ function requireNotShipped(layout, part, paths) {
             throw new ConfigError('invalid_input', `keep-paths does not name ${path}, but the last deployment kept ${installPath(layout, part)}/${path}, and ${part.version} has a file of its own there (${shipped}). Nothing was changed. To keep the host's copy, add ${path} to keep-paths; to install the file of ${part.version}, move the host's copy away first.`);
         }
     }
+}
+/**
+ * Refuses such a path below the directory of a plugin's code: a file there may take the place of a module that the code
+ * imports, and only a record that the service can write says that the operator wanted it.
+ */
+function requireNotBesideCode(layout, part, paths) {
+    if (part.shelf !== 'plugins')
+        return;
+    const code = external_node_path_namespaceObject.posix.dirname(readEntryPoint(treePathOf(layout, part)));
+    const path = code === '.' ? undefined : paths.find(isBelow([code]));
+    if (path === undefined)
+        return;
+    throw new ConfigError('invalid_input', `keep-paths does not name ${path}, but the last deployment kept ${installPath(layout, part)}/${path}, which is among the code of the plugin (${code}). Nothing was changed. To keep it, add ${path} to keep-paths; if not, move it away first.`);
 }
 function itemsOfPart(layout, part) {
     if (part.intact === undefined && part.retained === undefined)

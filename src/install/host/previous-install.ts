@@ -153,7 +153,8 @@ function stickyIn(
   )
 }
 
-function readEntryPoint(root: string): string {
+/** Returns the path of the file at which the host framework starts a plugin, as its plugin.yaml or the default says. */
+export function readEntryPoint(root: string): string {
   try {
     const text = readSmallFileSync(join(root, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes)
     return posix.normalize((text && parsePluginYaml(text).entryPoint) || DEFAULT_ENTRY_POINT)

@@ -1,4 +1,4 @@
-import { dirname, join, relative } from 'node:path'
+import { dirname, join, posix, relative } from 'node:path'
 import { ConfigError, DeploymentError } from '../../core/errors.ts'
 import { isBelow } from '../../core/identifiers.ts'
 import { listNames } from '../../core/text.ts'
@@ -8,6 +8,7 @@ import { toHostError } from '../files/errors.ts'
 import { withListed } from '../files/spelling.ts'
 import { pathExistsSync } from '../files/walk.ts'
 import { installPath, type Layout, type Place, placeName, placePath, snapshotsPath } from '../host/layout.ts'
+import { readEntryPoint } from '../host/previous-install.ts'
 import { findInstalled, readHostRecord, readInstalled } from '../host/record.ts'
 import { dropShipped, findKeptPaths, nextSnapshotName, uniteKeepPaths } from '../host/snapshots.ts'
 import { requireMovableTree, requireSwitchable } from '../host/switchable.ts'
@@ -306,8 +307,8 @@ async function makeParents(staged: string, path: string): Promise<void> {
 
 /**
  * Warns, in one line, of the paths that stay although `keep-paths` does not name them (see `findStickyPaths`). Throws
- * ConfigError `invalid_input` if a version has files of its own at or below such a path: either the files or the host's
- * copy could be what the operator wants there. Call this function before anything is switched.
+ * ConfigError `invalid_input` if such a path is among a plugin's code, or if a version has files of its own at or below
+ * it: either the files or the host's copy could be what the operator wants there. Call this function before anything is switched.
  */
 export function announceStickyPaths(deployment: Deployment, { parts }: Pick<InstallOrder, 'parts'>): void {
   const { layout, request, tools } = deployment
@@ -317,7 +318,10 @@ export function announceStickyPaths(deployment: Deployment, { parts }: Pick<Inst
       part.environment.envFile === undefined ? [] : [part.environment.envFile],
     )
     const paths = deployment.keepPathsOf(part).filter(path => !named.includes(path))
-    if (paths.length > 0) requireNotShipped(layout, part, paths)
+    if (paths.length > 0) {
+      requireNotShipped(layout, part, paths)
+      requireNotBesideCode(layout, part, paths)
+    }
     return paths.map(path => `${placePath(part)}/${path}`)
   })
   if (staying.length === 0) return
@@ -337,6 +341,21 @@ function requireNotShipped(layout: Layout, part: Part, paths: readonly string[])
       )
     }
   }
+}
+
+/**
+ * Refuses such a path below the directory of a plugin's code: a file there may take the place of a module that the code
+ * imports, and only a record that the service can write says that the operator wanted it.
+ */
+function requireNotBesideCode(layout: Layout, part: Part, paths: readonly string[]): void {
+  if (part.shelf !== 'plugins') return
+  const code = posix.dirname(readEntryPoint(treePathOf(layout, part)))
+  const path = code === '.' ? undefined : paths.find(isBelow([code]))
+  if (path === undefined) return
+  throw new ConfigError(
+    'invalid_input',
+    `keep-paths does not name ${path}, but the last deployment kept ${installPath(layout, part)}/${path}, which is among the code of the plugin (${code}). Nothing was changed. To keep it, add ${path} to keep-paths; if not, move it away first.`,
+  )
 }
 
 function itemsOfPart(layout: Layout, part: Part): Iterable<RecordedItem> {

@@ -197,6 +197,7 @@ describe('paths that keep-paths no longer names', () => {
     src: 'success',
     'src/main.py': 'success',
     'src/__pycache__': 'success',
+    'src/json.py': 'invalid_input',
     'plugin.yaml': 'invalid_input',
     lib: 'invalid_input',
     '*': 'success',
@@ -206,12 +207,14 @@ describe('paths that keep-paths no longer names', () => {
       const known = JSON.parse(readFileSync(installed, 'utf8'))
       known.installed[0].keep_paths = [path]
       writeFileSync(installed, JSON.stringify(known))
-      writeFiles(place, { 'src/main.py': 'planted', 'src/__pycache__/main.pyc': 'planted', 'lib/code.py': 'planted' })
+      const names = ['src/main.py', 'src/json.py', 'src/__pycache__/main.pyc', 'lib/code.py']
+      writeFiles(place, Object.fromEntries(names.map(name => [name, 'planted'])))
       await stage.publish('2.0.0', pluginFiles('2.0.0', { 'lib/code.py': 'shipped' }))
       const { outputs, log } = await stage.deploy()
       assert.equal(outputs['error-code'] || outputs['outcome'], outcome, log)
       if (outcome !== 'success') return
-      assert.deepEqual(['src/__pycache__/main.pyc', 'lib/code.py'].map(textOf), [undefined, 'shipped'])
+      const stayed = ['src/json.py', 'src/__pycache__/main.pyc', 'lib/code.py'].map(textOf)
+      assert.deepEqual(stayed, [undefined, undefined, 'shipped'])
       assert.match(textOf('src/main.py') ?? '', /2\.0\.0/)
     })
 })
