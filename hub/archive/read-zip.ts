@@ -29,7 +29,9 @@ const TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
 /** The entries of a ZIP, and access to the bytes of its files. */
 export interface OpenZip {
   readonly entries: readonly ArchiveEntry[]
-  /** Returns the bytes of the entry with this name, which openZip has verified. */
+  /** The number of bytes of the entry with this name, which openZip has verified. */
+  readonly sizeOf: (name: string) => number
+  /** Returns the bytes of that entry, all in memory. */
   readonly read: (name: string) => Promise<Buffer>
 }
 
@@ -55,7 +57,11 @@ export async function openZip(bytes: Buffer): Promise<OpenZip> {
   } catch (error) {
     throw error instanceof HubError ? error : notAZip(error as Error)
   }
-  return { entries: list.entries, read: async name => await readBytes(zip, found.get(name) as Entry) }
+  return {
+    entries: list.entries,
+    sizeOf: name => (found.get(name) as Entry).uncompressedSize,
+    read: async name => await readBytes(zip, found.get(name) as Entry),
+  }
 }
 
 async function readEntry(zip: ZipFile, entry: Entry, name: string): Promise<ArchiveEntry> {

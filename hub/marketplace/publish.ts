@@ -17,6 +17,7 @@ import {
   withoutV,
 } from '../names.ts'
 import type { Store } from '../store.ts'
+import { MAX_PLUGIN_YAML_BYTES, requireYamlSize } from '../yaml.ts'
 import { addVersion, type PublishedVersion, requirePublishable, type VersionId } from './catalogue.ts'
 import { PLUGIN_YAML, type PluginYaml, readPluginYaml } from './plugin-yaml.ts'
 
@@ -146,6 +147,7 @@ export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<
     )
   if (found === undefined) return identifyService(given)
   requirePluginKind(given)
+  requireYamlSize(PLUGIN_YAML, zip.sizeOf(found.name), MAX_PLUGIN_YAML_BYTES)
   return identifyPlugin(given, readPluginYaml(await zip.read(found.name)))
 }
 

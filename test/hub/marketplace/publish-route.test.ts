@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { listKeys, revokeKey } from '../../../hub/access.ts'
@@ -12,7 +13,7 @@ import { signArchive } from '../../../hub/marketplace/publish.ts'
 import { buildZip, file, symlink } from '../../archives/zip-builder.ts'
 import { HANG_LIMIT_MS } from '../../extent.ts'
 import { ADMIN, PUBLISH as PUBLISH_PROJECT } from '../project/project-client.ts'
-import { ADMIN_TOKEN, errorOf, type HubUnderTest, runHub, SIGNING_SECRET } from '../running-hub.ts'
+import { ADMIN_TOKEN, errorOf, type HubUnderTest, newFolder, runHub, SIGNING_SECRET } from '../running-hub.ts'
 
 const HELLO = { kind: 'plugin', slug: 'hello' } as const
 const PUBLISH = '/plugins/hello/publish'
@@ -166,6 +167,20 @@ describe('an upload that cannot be published', () => {
       assertKept(hub, [])
     })
   }
+})
+
+it('does not read a huge plugin.yaml into memory', async t => {
+  const zip = buildZip([file('plugin.yaml', Buffer.alloc(100_000_000))])
+  const program = `import { readFileSync } from 'node:fs'
+import { requireDeployable } from ${JSON.stringify(resolve(import.meta.dirname, '../../../hub/marketplace/publish.ts'))}
+const refused = await requireDeployable(readFileSync(process.argv[1]), { source: 'a', slug: 'a' }).catch(error => error)
+console.log(JSON.stringify([refused.message, process.resourceUsage().maxRSS]))`
+  const path = join(newFolder(t), 'a.zip')
+  writeFileSync(path, zip)
+  const printed = execFileSync(process.execPath, ['--input-type=module', '-e', program, path], { encoding: 'utf8' })
+  const [message, peakKib] = JSON.parse(printed)
+  assert.match(message, /^plugin\.yaml has 100000000 bytes/)
+  assert.ok(peakKib < 250_000, `${peakKib} KiB`)
 })
 
 describe('an upload with a wrong path, query or header', () => {
