@@ -5,16 +5,18 @@ import { appendFileSync, chmodSync, copyFileSync, readFileSync, writeFileSync } 
 import { request } from 'node:https'
 import { connect } from 'node:net'
 import { hostname } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
 import { describe, it, type TestContext } from 'node:test'
 import { readTls } from '../../../hub/http/tls.ts'
 import { startHub } from '../../../hub/server.ts'
 import { COMPILE_CACHE } from '../../compile-cache.ts'
 import { HANG_LIMIT_MS } from '../../extent.ts'
 import { CLI, hub } from '../run-cli.ts'
-import { ADMIN_TOKEN, newFolder, runHub } from '../running-hub.ts'
+import { ADMIN_TOKEN, newFolder, runHub, SIGNING_SECRET } from '../running-hub.ts'
 
+const PLUGIN = resolve(import.meta.dirname, '../../../examples/plugin')
 const NAMES = 'subjectAltName=DNS:localhost,IP:127.0.0.1'
 
 const skip = spawnSync('openssl', ['version']).status !== 0 && 'openssl is not on PATH'
@@ -30,6 +32,24 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
     assert.equal((await get(hub.url, tls.cert, { host: 'attacker.example' })).status, 401)
     const authorization = `Bearer ${ADMIN_TOKEN}`
     assert.equal((await get(hub.url, tls.cert, { host: 'attacker.example', authorization })).status, 200)
+  })
+
+  it('receives a plugin from a machine that trusts the certificate, and no token from any other', async t => {
+    const { cert, key } = issue(t)
+    const running = await runHub(t, { tls: { cert: readFileSync(cert), key: readFileSync(key) } })
+    const env = { ...process.env, SECRET: SIGNING_SECRET, TOKEN: ADMIN_TOKEN, NODE_COMPILE_CACHE: COMPILE_CACHE }
+    const publish = async (more: Record<string, string>) => {
+      const secrets = ['--signing-secret-env', 'SECRET', '--token-env', 'TOKEN']
+      const args = [CLI, 'publish', '--from', PLUGIN, ...secrets, '--hub-url', running.url]
+      const child = spawn(process.execPath, args, { env: { ...env, ...more }, stdio: ['ignore', 'ignore', 'pipe'] })
+      const printed = text(child.stderr)
+      return { code: (await once(child, 'exit'))[0], stderr: await printed }
+    }
+    const refused = await publish({ NODE_EXTRA_CA_CERTS: '' })
+    assert.equal(refused.code, 1)
+    assert.match(refused.stderr, / cannot be reached \(DEPTH_ZERO_SELF_SIGNED_CERT\): check /)
+    assert.equal((await get(`${running.url}/plugins/greeter`, readFileSync(cert))).status, 404)
+    assert.deepEqual(await publish({ NODE_EXTRA_CA_CERTS: cert }), { code: 0, stderr: '' })
   })
 
   it('stops even if a client does not finish its handshake', async t => {
