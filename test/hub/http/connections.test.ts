@@ -126,7 +126,7 @@ function head(path: string, headers: Record<string, string>): string {
 
 /** Resolves when the hub has this many bytes of an upload. */
 async function received({ dataDir }: HubUnderTest, bytes: number): Promise<void> {
-  const size = () => globSync(join(dataDir, 'uploads/*/sealed')).reduce((sum, path) => sum + statSync(path).size, 0)
+  const size = () => globSync(join(dataDir, 'uploads/*/upload')).reduce((sum, path) => sum + statSync(path).size, 0)
   while (size() < bytes) await setImmediate()
 }
 
