@@ -9,8 +9,9 @@ import { readJournal } from '../../../src/install/journal/read.ts'
 import { type AnnouncedChange, pendingChanges } from '../../../src/install/journal/records.ts'
 import { beginTransaction, type Transaction } from '../../../src/install/transaction/transaction.ts'
 import { type ChangeLog, isAnyMade, undoChanges } from '../../../src/install/transaction/undo.ts'
+import { sampled } from '../../extent.ts'
 import { listTree, temporaryDirectory, writeTree } from '../../folders.ts'
-import { failCalls } from '../failing-calls.ts'
+import { failCalls, watchCalls } from '../failing-calls.ts'
 import { collectLog, factsOf, rowOf } from '../prepared-host.ts'
 
 /** An update as the steps make it: old tree out, kept path over, new tree in, settings written. */
@@ -213,6 +214,21 @@ describe('an undo of which one call fails', () => {
       failCalls(t, 'renameSync', path, { code: 'EIO', times: 1 })
     assert.equal(await scene.transaction.undo(), true)
     assert.deepEqual([scene.announced(), scene.listing()], [[], scene.before])
+  })
+
+  it('is complete whichever of its file calls fails once', async t => {
+    const undisturbed = await makeSwitched(t)
+    const watch = watchCalls(t)
+    const calls = watch(undisturbed.root)
+    await undisturbed.transaction.undo()
+    assert.ok(calls.length > 50, `only ${calls.length} calls were seen`)
+    const tried = sampled([...calls.entries()], 20).map(async ([index, call]) => {
+      const scene = await makeSwitched(t)
+      watch(scene.root, index + 1)
+      assert.equal(await scene.transaction.undo(), true, call)
+      assert.deepEqual([scene.announced(), scene.listing()], [[], scene.before], call)
+    })
+    await Promise.all(tried)
   })
 
   it('restores the other parts if one part stays, leaves that part as it is, and names only its changes', async t => {
