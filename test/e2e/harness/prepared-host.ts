@@ -147,7 +147,7 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   mkdirSync(dirname(root), { recursive: true })
   cpSync(origin.root, root, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true })
   // cpSync keeps the modes of files, but not those of folders.
-  chmodSync(join(root, '.hub-deploy'), 0o700)
+  if (existsSync(join(root, '.hub-deploy'))) chmodSync(join(root, '.hub-deploy'), 0o700)
   if (origin.plan !== undefined) writeFileSync(join(workspace.path, 'install.yaml'), origin.plan)
   const own = { ...origin.inputs, 'project-root': root, 'host-id': name }
   const deploy: HostCopy['deploy'] = (inputs = {}, run = {}) =>

@@ -86,7 +86,11 @@ function copyScene(prepared: Prepared, { id, root, isServed, isRecovery }: Copie
   const fail = isRecovery ? 'kill -9 $PPID; sleep 5' : 'exit 1'
   const config = {
     version: 1,
-    ...(isServed && { supervisor: 'systemd', plugins: { [part]: { unit, healthcheck: { command: ['true'] } } } }),
+    ...(isServed && {
+      supervisor: 'systemd',
+      systemd: { unit: 'scene-{id}.service' },
+      plugins: { [part]: { unit, healthcheck: { command: ['true'] } } },
+    }),
     provision: { [part]: { command: ['/bin/sh', '-c', `[ ! -e ${armed}.not ] || exit 0; touch ${armed}; ${fail}`] } },
   }
   writeFileSync(join(host.workspace.path, 'host.yaml'), JSON.stringify(config))
