@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os'
 import { UsageError } from '../hub/errors.ts'
 import {
   chooseFaults,
+  describeRepetition,
   ERRORS,
   everyFault,
   type Fault,
@@ -54,8 +55,16 @@ interface Choice {
 async function trySome(name: SceneName, { seed, isWanted, jobs }: Choice): Promise<number> {
   const trials = await openTrials(name)
   try {
-    const { length } = trials.calls
-    const faults = (seed === undefined ? everyFault(length) : chooseFaults(length, `${seed} ${name}`)).filter(isWanted)
+    const { calls } = trials
+    const { length } = calls
+    const faults = (
+      seed === undefined
+        ? everyFault(length)
+        : chooseFaults(
+            [...calls.keys()].map(index => index + 1),
+            `${seed} ${name}`,
+          )
+    ).filter(isWanted)
     const started = performance.now()
     const done = await trials.runAll(faults, jobs, trial => print(name, trial))
     const seconds = Math.round((performance.now() - started) / 1000)
@@ -73,7 +82,5 @@ async function trySome(name: SceneName, { seed, isWanted, jobs }: Choice): Promi
 
 function print(scene: SceneName, { fault, call, problem }: Trial): void {
   if (problem === undefined) return
-  const { nth, error, isForEver } = fault
-  const repeat = `npm run faults -- --scene '${scene}' --nth ${nth} --error ${error} --${isForEver ? 'for-ever' : 'once'}`
-  process.stdout.write(`FAILED ${call}: ${problem}\nRepeat with: ${repeat}\n\n`)
+  process.stdout.write(`FAILED ${call}: ${problem}\nRepeat with: ${describeRepetition(scene, fault)}\n\n`)
 }

@@ -13,7 +13,7 @@ const LEFT_TO_CI =
  * Files that take the longest with CI=true, or that wait for a long time. Each has its own process, which starts early.
  */
 const ALONE = [
-  'test/e2e/kill/{*cancel*,table,no-change,random,nights,damaged-state}.test.ts',
+  'test/e2e/kill/{*cancel*,faults,table,no-change,random,nights,damaged-state}.test.ts',
   'test/e2e/host/{clock-jumps,disk,lock,outputs-of-truth,reported-full-disk}.test.ts',
   'test/e2e/{endings,project/extraction,deploy/switch-frames,hub/time-outs}.test.ts',
   'test/{layers,examples}.test.ts',

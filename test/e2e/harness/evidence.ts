@@ -72,6 +72,14 @@ export function listLive(root: string): Listing {
   return listSome(root, path => /^(plugins|addons|extensions)(\/|$)/.test(path))
 }
 
+/** Lists the live trees and the retained ones. */
+export function listVersions(root: string): Listing {
+  return listSome(
+    root,
+    path => /^(plugins|addons|extensions)(\/|$)/.test(path) || /^\.hub-deploy\/snapshots\/[^/]+\/[^/]+\/./.test(path),
+  )
+}
+
 /** Lists everything below the project root that does not depend on the time or on the number of deployments. */
 export function listLasting(root: string): Listing {
   const listing: Record<string, string> = listSome(

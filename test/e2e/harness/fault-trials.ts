@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import type { ActionResult } from '../../../local/runner.ts'
-import { assertNothingStrays, type Listing, listLive, readReports } from './evidence.ts'
+import { assertNothingStrays, type Listing, listLive, listVersions, readReports } from './evidence.ts'
 import { randomFrom } from './random.ts'
 import { openScene, type Scene, type SceneHost, type SceneName } from './rollback-scenes.ts'
 
@@ -33,6 +33,8 @@ export interface Trials {
   readonly scene: Scene
   /** The calls of an undisturbed rollback, in order. */
   readonly calls: readonly string[]
+  /** The numbers of those calls from the first announcement of the undo until the journal is gone. */
+  readonly undo: readonly number[]
   run(fault: Fault): Promise<Trial>
   /** Runs so many trials at the same time, and calls `onEnd` with each result. */
   runAll(faults: readonly Fault[], jobs: number, onEnd?: (trial: Trial) => void): Promise<Trial[]>
@@ -49,12 +51,21 @@ interface Seen {
 
 export async function openTrials(name: SceneName): Promise<Trials> {
   const scene = await openScene(name)
+  try {
+    return await openTrialsOf(scene)
+  } catch (error) {
+    await scene.close()
+    throw error
+  }
+}
+
+async function openTrialsOf(scene: Scene): Promise<Trials> {
   const reference = scene.copy('reference')
-  const old = listLive(reference.root)
+  const old = listVersions(reference.root)
   const result = await reference.rollBack(faultEnvironment(reference))
   const { calls } = readSeen(reference)
   const problem = describeOutcome(result) ?? whyNotOld(reference, old)
-  if (problem !== undefined) throw new Error(`${name}: ${problem}\n${result.log}`)
+  if (problem !== undefined) throw new Error(`${scene.name}: ${problem}\n${result.log}`)
   const wanted = await newListing(reference)
   let count = 0
   const run: Trials['run'] = async fault => {
@@ -68,6 +79,7 @@ export async function openTrials(name: SceneName): Promise<Trials> {
   return {
     scene,
     calls,
+    undo: numbersOfUndo(calls),
     run,
     async runAll(faults, jobs, onEnd = () => {}) {
       const [waiting, done] = [[...faults], [] as Trial[]]
@@ -198,8 +210,8 @@ function whyNotOld(host: SceneHost, old: Listing): string | undefined {
 const NEW_FOLDERS = /^(plugins|extensions)$/
 
 function whyFilesAreNotOld(host: SceneHost, old: Listing, mayStay?: 'some new folders may stay'): string | undefined {
-  const live = Object.entries(listLive(host.root))
-  const found = live.filter(([path]) => mayStay === undefined || !NEW_FOLDERS.test(path) || path in old)
+  const versions = Object.entries(listVersions(host.root))
+  const found = versions.filter(([path]) => mayStay === undefined || !NEW_FOLDERS.test(path) || path in old)
   return differenceBetween(Object.fromEntries(found), old)
 }
 
@@ -240,11 +252,19 @@ export function everyFault(calls: number): Fault[] {
 }
 
 /** Every call once, with one error. */
-export function chooseFaults(calls: number, seed: string): Fault[] {
+export function chooseFaults(calls: readonly number[], seed: string): Fault[] {
   const random = randomFrom(seed)
-  return Array.from({ length: calls }, (_, index) => ({
-    nth: index + 1,
-    error: random.pick(ERRORS),
-    isForEver: random.below(2) === 1,
-  }))
+  return calls.map(nth => ({ nth, error: random.pick(ERRORS), isForEver: random.below(2) === 1 }))
+}
+
+/** The command that repeats a trial. */
+export function describeRepetition(scene: SceneName, { nth, error, isForEver }: Fault): string {
+  return `npm run faults -- --scene '${scene}' --nth ${nth} --error ${error} --${isForEver ? 'for-ever' : 'once'}`
+}
+
+function numbersOfUndo(calls: readonly string[]): number[] {
+  const first = calls.findIndex(call => /^write.*\/journal\.jsonl$/.test(call))
+  const last = calls.findIndex(call => /^unlink.*\/journal\.jsonl$/.test(call))
+  // The sync of the folder takes three calls.
+  return calls.map((_, index) => index + 1).slice(first, last + 4)
 }

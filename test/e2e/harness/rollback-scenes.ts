@@ -94,7 +94,9 @@ function copyScene(prepared: Prepared, { id, root, isServed, isRecovery }: Copie
     provision: { [part]: { command: ['/bin/sh', '-c', `[ ! -e ${armed}.not ] || exit 0; touch ${armed}; ${fail}`] } },
   }
   writeFileSync(join(host.workspace.path, 'host.yaml'), JSON.stringify(config))
-  const withPath = (env: Record<string, string> = {}) => ({ env: { PATH: standIns.path, ...env } })
+  // The first run that succeeds keeps the compiled code for the others, which saves a sixth of their time.
+  const own = { PATH: standIns.path, XDG_CACHE_HOME: join(origin.stage.folder, 'cache') }
+  const withPath = (env: Record<string, string> = {}) => ({ env: { ...own, ...env } })
   const run = (more: Partial<ActionRun>) => prepared.run(host, more)
   let killed: ActionResult | undefined
   return {
