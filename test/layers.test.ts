@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { type Imports, importsIn } from './imports.ts'
 
 type Layers = readonly (readonly string[])[]
 
@@ -45,14 +46,6 @@ const ONLY_IN: Readonly<Record<string, string>> = { '@actions/core': 'src/runner
 /** Folders without files, network, processes or machine, and all that they may import of Node.js. */
 const PURE: readonly string[] = ['src/core', 'src/fleet']
 const PURE_MODULES: readonly string[] = ['node:buffer', 'node:crypto']
-
-/** An import or export at the start of a line. Between its keyword and `from` are only names and comments. */
-const STATEMENT = /^(?:import|export)\b(?:[\w$*{},\s]|\/\/.*)*?(?:\bfrom|(?<=^import))\s*'(?<from>[^'\n]+)'/gm
-/** At run time or in a type. */
-const EXPRESSION = /\bimport\('(?<from>[^'\n]+)'\)/g
-
-/** The path of each file, with the paths and packages that it imports. */
-type Imports = ReadonlyMap<string, readonly string[]>
 
 const ROOT = join(import.meta.dirname, '..')
 const FILES = globSync('{bench,hub,local,scripts,src,test}/**/*.ts', { cwd: ROOT })
@@ -194,17 +187,6 @@ describe('the search for imports that break a rule', () => {
     })
   }
 })
-
-function importsIn(files: readonly (readonly [file: string, text: string])[]): Imports {
-  return new Map(
-    files.map(([file, text]) => {
-      const names = [...text.matchAll(STATEMENT), ...text.matchAll(EXPRESSION)].map(
-        ({ groups }) => groups?.['from'] ?? '',
-      )
-      return [file, [...new Set(names)].map(name => (name.startsWith('.') ? join(dirname(file), name) : name))]
-    }),
-  )
-}
 
 /** Returns `from → to (rule)` for each import that the table forbids. Passes on each exception that an import needs. */
 function findUpward(imports: Imports, excepted?: (exception: string) => void): string[] {
