@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { createRandom } from '../../../bench/source-tree.ts'
 import type { Change } from '../../../src/install/changes/change.ts'
 import { buildEnd, type DeploymentEnd } from '../../../src/install/journal/facts.ts'
 import { openJournal, removeJournal, startJournal } from '../../../src/install/journal/journal.ts'
-import { formatLine, JournalDamage } from '../../../src/install/journal/line.ts'
+import { formatLine, JournalDamage, parseJournalText } from '../../../src/install/journal/line.ts'
 import { readJournal } from '../../../src/install/journal/read.ts'
 import { type BeginRecord, type JournalRecord, pendingChanges } from '../../../src/install/journal/records.ts'
 import { whyNoStrace } from '../../e2e/harness/strace.ts'
@@ -131,6 +131,17 @@ describe('readJournal', () => {
     }
   })
 
+  it('reads a record as torn wherever it is cut, even within texts with brackets and quotes', t => {
+    const path = pathIn(t)
+    for (const id of ['a}}', '"}}', '\\', '[{']) {
+      const line = formatLine(2, { record: 'step', id, action: 'restart', status: 'done', duration_ms: 1, error: null })
+      for (let bytes = 0; bytes < line.length; bytes++) {
+        writeFileSync(path, journalText([BEGIN], line.slice(0, bytes)))
+        assert.deepEqual(readJournal(path), [BEGIN])
+      }
+    }
+  })
+
   it('ends at the first record with sectors that a power cut left unwritten, and is continued there', async t => {
     const path = pathIn(t)
     const records = [BEGIN, CHANGE, ...Array.from({ length: 12 }, () => STATE), CHANGE]
@@ -190,6 +201,8 @@ describe('readJournal', () => {
     'a lost first line': whole.slice(whole.indexOf('\n') + 1),
     'a lost second line': [whole.split('\n')[0], ...whole.split('\n').slice(2)].join('\n'),
     'a repeated line': journalText([BEGIN]).trimEnd() + `\n${formatLine(1, BEGIN)}`.padEnd(100),
+    'padding without a record': ' '.repeat(whole.length),
+    'a torn first record': journalText([], formatLine(1, BEGIN).slice(0, 40)),
     'a changed letter': whole.replace('plugins/x', 'plugins/y'),
     'a changed letter before sectors that were not written': journalText([BEGIN, CHANGE])
       .replace('plugins/x', 'plugins/y')
@@ -222,6 +235,11 @@ describe('readJournal', () => {
       assert.throws(() => openJournal(path), JournalDamage)
     })
   }
+
+  for (const name of ['padding without a record', 'a torn first record'])
+    it(`finds no record at all in ${name}`, () => {
+      assert.throws(() => parseJournalText(Buffer.from(damaged[name] ?? '')), /it contains no complete record/)
+    })
 
   const EVERY_KIND: Record<JournalRecord['record'], JournalRecord> = {
     begin: BEGIN,
@@ -356,15 +374,33 @@ describe('removeJournal', () => {
   })
 })
 
+describe('the copy that a growing journal moves to', () => {
+  it('is durable before it takes the name of the journal, and keeps that name after a power cut', t => {
+    const path = pathIn(t)
+    const { stdout, stderr } = runGrowth('observe-growth.ts', path)
+    assert.equal(stderr, '')
+    const calls = ['sync the copy', 'rename the copy', `sync ${dirname(path)}`]
+    // The first time is the start of the journal.
+    assert.deepEqual(stdout.trimEnd().split('\n'), [...calls, ...calls])
+  })
+})
+
 describe('a journal that grows', { skip: whyNoStrace() }, () => {
   // The journal is opened when it is started, read, continued and copied. A fifth open would open the copy.
   for (const failing of ['?open,openat:error=EMFILE:when=5+', '?rename,renameat,renameat2:error=EIO:when=2+'])
     it(`keeps its records under its name when the system refuses ${failing}`, t => {
       const path = pathIn(t)
-      const program = join(import.meta.dirname, 'grow-journal.ts')
-      const strace = ['-f', '-qq', '-o', '/dev/null', '-P', path, '-e', `inject=${failing}`]
-      const { stderr } = spawnSync('strace', [...strace, process.execPath, program, path], { encoding: 'utf8' })
+      const { stderr } = runGrowth('grow-journal.ts', path, [
+        ...['strace', '-f', '-qq', '-o', '/dev/null'],
+        ...['-P', path, '-e', `inject=${failing}`],
+      ])
       assert.equal(stderr, '')
       assert.equal(readJournal(path)?.at(-1)?.record, 'undone')
     })
 })
+
+/** Runs a program of this folder with the path of a journal, as the last arguments of `through`. */
+function runGrowth(program: string, path: string, through: readonly string[] = []) {
+  const [command = '', ...args] = [...through, process.execPath, join(import.meta.dirname, program), path]
+  return spawnSync(command, args, { encoding: 'utf8' })
+}
