@@ -54,6 +54,8 @@ export interface ZipShape {
     locatorDisk?: number
     disks?: number
     recordSize?: number
+    disk?: number
+    directoryDisk?: number
     count?: number
     countHere?: number
     size?: number
@@ -221,6 +223,8 @@ function buildZip64(facts: DirectoryFacts, lies: NonNullable<ZipShape['zip64']>,
   record.writeBigUInt64LE(BigInt(lies.recordSize ?? 44 + extensible.length), 4)
   record.writeUInt16LE(45, 12)
   record.writeUInt16LE(45, 14)
+  record.writeUInt32LE(lies.disk ?? 0, 16)
+  record.writeUInt32LE(lies.directoryDisk ?? 0, 20)
   record.writeBigUInt64LE(BigInt(fields.countHere), 24)
   record.writeBigUInt64LE(BigInt(fields.count), 32)
   record.writeBigUInt64LE(BigInt(fields.size), 40)

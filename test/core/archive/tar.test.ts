@@ -73,6 +73,11 @@ const members: { name: string; items: TarItem[]; expected: Partial<TarEntry> }[]
     expected: { size: 0 },
   },
   { name: 'a PAX path', items: [pax({ path: LONG }), file('cut', 'abc')], expected: { name: LONG, size: 3 } },
+  {
+    name: 'a PAX path that follows other fields',
+    items: [pax({ mtime: '1700000000.123456789', ctime: '1700000000.123456789', path: 'late' }), file('early')],
+    expected: { name: 'late' },
+  },
   { name: 'a PAX size', items: [pax({ size: '3' }), file('a', 'abc')], expected: { size: 3 } },
   { name: 'a PAX link path', items: [pax({ linkpath: LONG }), symlink('l', 'cut')], expected: { target: LONG } },
   {
