@@ -6,6 +6,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  realpathSync,
   rmSync,
   writeFileSync,
 } from 'node:fs'
@@ -45,6 +46,21 @@ function describePath(path: string): string {
   const mode = (stat.mode & 0o7777).toString(8)
   if (stat.isDirectory()) return `${mode} directory`
   return stat.isFile() ? `${mode} ${readFileSync(path, 'latin1')}` : `${mode} special`
+}
+
+/** True if this process, in which the hub of a test also runs, has the file open. */
+export function isOpen(path: string): boolean {
+  const real = realpathSync(path)
+  return readdirSync('/proc/self/fd').some(fd => targetOf(fd) === real)
+}
+
+function targetOf(fd: string): string | undefined {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`)
+  } catch {
+    // The folder was listed through this descriptor, which is closed by now.
+    return undefined
+  }
 }
 
 const REWRITE =

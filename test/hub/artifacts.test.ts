@@ -6,8 +6,9 @@ import { describe, it, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { artifactPath, FewAtATime, keepArtifact, streamArtifact } from '../../hub/artifacts.ts'
 import { openStore } from '../../hub/store.ts'
+import { isOpen } from '../folders.ts'
 import { runShopHub } from './project/project-client.ts'
-import { errorOf, isOpen, newFolder, runHub } from './running-hub.ts'
+import { errorOf, newFolder, runHub } from './running-hub.ts'
 
 const ROUTES = {
   'a plugin': async (t: TestContext) => {

@@ -9,9 +9,9 @@ import { readGivenFile, withExistingStore } from '../../hub/commands/command.ts'
 import { makeFolder } from '../../hub/files.ts'
 import { readTls } from '../../hub/http/tls.ts'
 import { openStore, type Store } from '../../hub/store.ts'
-import { withoutRoot } from '../folders.ts'
+import { isOpen, withoutRoot } from '../folders.ts'
 import { hubProcess } from './run-cli.ts'
-import { isOpen, newFolder, runHub } from './running-hub.ts'
+import { newFolder, runHub } from './running-hub.ts'
 
 /** A folder that cannot be created, in a file system that answers ENOENT instead of refusing it. */
 const IN_PROC = '/proc/hub/data'

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readdirSync, readlinkSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { TestContext } from 'node:test'
@@ -98,20 +98,5 @@ function buildRequest({ method, key, bearer, headers, json, body }: CallOptions)
       ...headers,
     },
     ...(hasBody ? { body: body ?? JSON.stringify(json) } : {}),
-  }
-}
-
-/** True if this process, in which the hub of a test also runs, has the file open. */
-export function isOpen(path: string): boolean {
-  const real = realpathSync(path)
-  return readdirSync('/proc/self/fd').some(fd => targetOf(fd) === real)
-}
-
-function targetOf(fd: string): string | undefined {
-  try {
-    return readlinkSync(`/proc/self/fd/${fd}`)
-  } catch {
-    // The folder was listed through this descriptor, which is closed by now.
-    return undefined
   }
 }

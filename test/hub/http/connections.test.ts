@@ -11,9 +11,10 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import { artifactPath } from '../../../hub/artifacts.ts'
 import { endSlowBodies, endStalledAnswers } from '../../../hub/http/connections.ts'
 import { HANG_LIMIT_MS } from '../../extent.ts'
+import { isOpen } from '../../folders.ts'
 import { ADMIN, PUBLISH } from '../project/project-client.ts'
 import { sealShop } from '../project/project-source.ts'
-import { type HubUnderTest, isOpen, runHub } from '../running-hub.ts'
+import { type HubUnderTest, runHub } from '../running-hub.ts'
 
 /** The bytes of a body that must arrive in a minute. */
 const ENOUGH = 960_000

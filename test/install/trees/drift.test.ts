@@ -26,6 +26,7 @@ import { recordInstalled } from '../../../src/install/host/record.ts'
 import type { TreeDifference } from '../../../src/install/trees/compare.ts'
 import {
   addedInWords,
+  DriftCheck,
   findDrift,
   findMoving,
   findRecordedIn,
@@ -304,6 +305,21 @@ describe('the drift of a tree whose files changed', () => {
   })
 })
 
+describe('DriftCheck', () => {
+  it('knows no difference, not even an earlier one, once the places do not contain the recorded trees', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const { root } = await installRecorded(layout, FILES)
+    writeFileSync(join(root, 'lib.txt'), 'changed')
+    const check = new DriftCheck({ layout, log: collectLog(), keepPathsOf: () => [], signal: NEVER })
+    assert.deepEqual((await check.of(PLACE))?.changed, ['lib.txt'])
+    check.disregard()
+    assert.equal(await check.of(PLACE), undefined)
+    assert.equal(await check.recent(PLACE), undefined)
+    assert.equal(await check.again(PLACE), undefined)
+    for (const isKept of [true, false]) assert.equal(await check.moved(PLACE, { root, isKept }), undefined)
+  })
+})
+
 describe('addedInWords', () => {
   for (const [count, isLeast, words] of [
     [1, false, '1 file was added on this host'],
@@ -349,6 +365,13 @@ describe('findMoving', () => {
     rmSync(join(before.root, 'lib/a.py'))
     writeFileSync(join(before.root, 'lib/b.py'), 'B')
     assert.deepEqual([...(await findMoving(before, LIB, NEVER))], [])
+  })
+
+  it('does not find a file that is neither recorded nor there, or is only one of both', async t => {
+    const before = await openTree(t)
+    writeFileSync(join(before.root, 'only-there'), '')
+    rmSync(join(before.root, 'main.py'))
+    assert.deepEqual([...(await findMoving(before, ['nowhere', 'only-there', 'main.py'], NEVER))], [])
   })
 
   it('reads a file after a crash, when its times prove nothing', async t => {

@@ -24,7 +24,7 @@ import {
   TreeRecordDamage,
   writeTreeRecord,
 } from '../../../src/install/trees/record.ts'
-import { temporaryDirectory } from '../../folders.ts'
+import { isOpen, temporaryDirectory } from '../../folders.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { recordTreeAt, treeOf, writeTreeOf } from './recorded-tree.ts'
 
@@ -42,6 +42,26 @@ describe('a tree record', () => {
     assert.equal(identity.tree_digest, TREE_DIGEST)
     const read = readItems(layout, identity)
     assert.deepEqual(read.map(withoutStamp), [...itemsOf(tree, [])].map(withoutStamp))
+  })
+
+  it('is closed when it was read, when the reading stops early, and when it is damaged', async t => {
+    const { layout, root, tree } = await makeStaged(t)
+    const identity = await recordTreeAt(layout, root, tree)
+    const path = treeRecordPath(layout, identity.tree_record)
+    assert.equal(isOpen(path), false)
+    readItems(layout, identity)
+    assert.equal(isOpen(path), false)
+    for (const _ of readTreeRecord(layout, identity) ?? []) {
+      assert.equal(isOpen(path), true)
+      break
+    }
+    assert.equal(isOpen(path), false)
+    assert.ok(openTreeRecord(layout, identity)?.('lib/a'))
+    assert.equal(isOpen(path), false)
+    truncateSync(path, 10)
+    assert.throws(() => readItems(layout, identity), TreeRecordDamage)
+    assert.throws(() => openTreeRecord(layout, identity), TreeRecordDamage)
+    assert.equal(isOpen(path), false)
   })
 
   it('is undefined when missing', async t => {
