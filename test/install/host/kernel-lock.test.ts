@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { type KernelLock, readFreeKernelLock, tryKernelLock } from '../../../src/install/host/kernel-lock.ts'
 import { missingTools } from '../../extent.ts'
-import { temporaryDirectory } from '../../folders.ts'
+import { isOpen, temporaryDirectory } from '../../folders.ts'
 
 const timeoutMs = 60_000
 const skip = missingTools('flock')
@@ -73,9 +74,56 @@ describe('tryKernelLock', { skip }, () => {
     })
   }
 
+  it('keeps the file open only while it holds the lock', async t => {
+    const path = newPath(t)
+    const lock = await take(path)
+    assert.equal(isOpen(path), true)
+    lock.release()
+    assert.equal(isOpen(path), false)
+    const other = spawn('flock', [path, 'sh', '-c', 'echo locked; exec sleep 600'], { detached: true })
+    t.after(() => process.kill(-(other.pid as number), 'SIGKILL'))
+    await once(other.stdout, 'data')
+    assert.equal(await tryKernelLock({ path, timeoutMs }), 'busy')
+    assert.equal(isOpen(path), false)
+  })
+
   it('is unavailable if there is no flock', async t => {
     usePath(t, '/nonexistent')
     assert.equal(await tryKernelLock({ path: newPath(t), timeoutMs }), 'unavailable')
+  })
+})
+
+describe('readFreeKernelLock', { skip }, () => {
+  it('finds out whether a lock is free, and closes the file', async t => {
+    const path = newPath(t)
+    writeFileSync(path, '')
+    assert.equal(await readFreeKernelLock({ path, timeoutMs }), String(statSync(path).ino))
+    assert.equal(isOpen(path), false)
+    const lock = await take(path)
+    assert.equal(await readFreeKernelLock({ path, timeoutMs }), undefined)
+    lock.release()
+    assert.equal(isOpen(path), false)
+  })
+
+  it('creates no missing file', async t => {
+    const path = newPath(t)
+    assert.equal(await readFreeKernelLock({ path, timeoutMs }), undefined)
+    assert.deepEqual(readdirSync(dirname(path)), [])
+  })
+
+  it('ends with the reason of a cancel while flock has not answered, and closes the file', async t => {
+    const path = newPath(t)
+    writeFileSync(path, '')
+    const folder = temporaryDirectory(t)
+    const asked = join(folder, 'asked')
+    writeFileSync(join(folder, 'flock'), `#!/bin/sh\n: > ${asked}\nexec sleep 600\n`, { mode: 0o755 })
+    usePath(t, `${folder}:${process.env['PATH']}`)
+    const [reason, cancel] = [new Error('cancelled'), new AbortController()]
+    const free = readFreeKernelLock({ path, timeoutMs, signal: cancel.signal })
+    while (!existsSync(asked)) await setTimeout(1)
+    cancel.abort(reason)
+    await assert.rejects(free, error => error === reason)
+    assert.equal(isOpen(path), false)
   })
 })
 
