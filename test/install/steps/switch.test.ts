@@ -289,6 +289,19 @@ describe('an installed tree that another process changes between its comparison 
     assert.ok(context.results.get('plugins/x')?.modified !== undefined)
   })
 
+  it('belongs to the part that is named when it cannot be identified', async t => {
+    const { layout, context, prepared } = await makeInstalled(t, { msPerCall: 1 })
+    const reached: string[] = []
+    const switching = switchParts(context, { removed: [], prepared }, ({ id }) => {
+      reached.push(id)
+      // The first tree is in its place, and the second one follows.
+      if (id === 'y' && !existsSync(join(context.stagingFolder, 'x'))) writeFileSync(layout.installed, 'damaged')
+    })
+    await assert.rejects(switching, { code: 'inconsistent' })
+    assert.equal(reached.at(-1), 'x')
+    assert.ok(existsSync(join(layout.root, 'plugins/y/main')))
+  })
+
   it('becomes a genuine snapshot if it does not change', async t => {
     const { context, isChanged } = await switchMeanwhile(t, 0)
     assert.equal(isChanged, false)
@@ -312,4 +325,20 @@ describe('the removal of a part', () => {
       assert.deepEqual(results.get(part), { status: 'done', did: said, story: `plugins/x ${said}` })
     })
   }
+
+  it('names the part that cannot be removed, before anything is changed', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.root, { 'plugins/x/a': '', 'plugins/y/real/lib': '' })
+    symlinkSync('real', join(layout.root, 'plugins/y/var'))
+    const removed = ['x', 'y'].map(id => ({ ...PLACE, id, installed: rowOf({ id }) }))
+    const deployment = deploymentOf(layout, { request: { keepPaths: ['var/lib'] } })
+    const context = await contextOf(t, deployment, { removals: removed })
+    const reached: string[] = []
+    await assert.rejects(
+      switchParts(context, { removed, prepared: [] }, ({ id }) => reached.push(id)),
+      stepFailed,
+    )
+    assert.equal(reached.at(-1), 'y')
+    assert.equal(context.transaction.changed, false)
+  })
 })
