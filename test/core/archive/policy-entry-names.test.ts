@@ -128,6 +128,16 @@ describe('parseEntryName', () => {
     })
   }
 
+  for (const name of ['ab:c', 'd/..namedfork', '..NamedFork/rsrc']) {
+    it(`refuses ${name} on macOS only`, () => {
+      assert.throws(() => parseEntryName(name, 'darwin'), isUnsafe)
+      assert.equal(parseEntryName(name, 'linux'), name)
+    })
+  }
+
+  for (const name of ['a.b', 'con', 'namedfork'])
+    it(`keeps ${name} on macOS`, () => assert.equal(parseEntryName(name, 'darwin'), name))
+
   for (const name of ['console', 'com10', 'nullable', 'a.con']) {
     it(`keeps ${name} on Windows`, () => assert.equal(parseEntryName(name, 'win32'), name))
   }

@@ -40,6 +40,12 @@ describe('ArchiveListing', () => {
     assert.deepEqual(pathsOf([entry('d', { type: 'directory' }), entry('d/a'), entry('b')]), ['d/', 'b', 'd/a'])
   })
 
+  it('accepts a directory with no data, compressed or not, and no other', () => {
+    const packed = (packedSize: number) => pathsOf([entry('d/', { packedSize }), entry('b')])
+    for (const packedSize of [0, 2]) assert.deepEqual(packed(packedSize), ['d/', 'b'])
+    assert.throws(() => packed(3), isUnsafe)
+  })
+
   for (const type of ['hard link', 'character device', 'block device', 'fifo', 'socket', 'unknown type'] as const) {
     it(`refuses this type of entry: ${type}`, () => {
       assert.throws(() => planListing([entry('x', { type })], RULES), isUnsafe)

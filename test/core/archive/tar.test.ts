@@ -131,6 +131,18 @@ describe('TarReader', () => {
     )
   })
 
+  it('accepts a PAX size that does not fit into a header whose own size is zero or full, and no other', () => {
+    const size = 8 * 1024 ** 3
+    const first = (own: number, announced = size): TarEntry | undefined => {
+      const tar = buildTar([pax({ size: String(announced) }), file('a', '', { size: own })])
+      for (const { entry } of new TarReader({ maxExtractedBytes: 2 * size, maxEntries: 1 }).read(tar)) return entry
+      return undefined
+    }
+    for (const own of [0, size - 1]) assert.equal(first(own)?.size, size)
+    for (const [own, announced] of [[1], [size - 2], [0, size - 1], [size - 1, size - 2]] as const)
+      assert.throws(() => first(own, announced), { code: 'invalid_archive' })
+  })
+
   it('recognizes the root by its two names', () => {
     const entries = list(buildTar([directory('./'), directory('.'), directory('.a'), file('./b')]))
     assert.deepEqual(entries.map(isRoot), [true, true, false, false])
