@@ -272,6 +272,15 @@ describe('extractTar', () => {
     assert.deepEqual(listTree(target), { first: '644 ', there: '644 untouched' })
   })
 
+  it('lists no tar of which the host refuses a requested file', async t => {
+    const target = makeTarget(t)
+    writeFileSync(join(target, 'there'), 'untouched')
+    const opened = await openedTar(buildTar([file('there', 'evil'), file('last')]))
+    const listing = listTar(opened, { target, limits: LIMITS, first: new Set(['there', 'last']) })
+    await assert.rejects(listing, { code: 'unsafe_archive' })
+    assert.deepEqual(listTree(target), { there: '644 untouched' })
+  })
+
   for (const there of ['a file', 'a symlink to a file outside']) {
     it(`writes neither over nor through ${there} in the target`, async t => {
       const target = makeTarget(t)
