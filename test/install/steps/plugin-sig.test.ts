@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parsePluginYaml } from '../../../src/core/content/plugin-yaml.ts'
 import { ArtifactError } from '../../../src/core/errors.ts'
-import { buildPluginSig, needsPluginSig, signForHost } from '../../../src/install/steps/plugin-sig.ts'
+import { buildPluginSig, isSignedForHost, needsPluginSig, signForHost } from '../../../src/install/steps/plugin-sig.ts'
 import { temporaryDirectory, writeTree } from '../../folders.ts'
 import { type CollectedLog, collectLog } from '../prepared-host.ts'
 
@@ -135,6 +135,15 @@ describe('signForHost', () => {
       assert.ok(log.lines.every(line => line.startsWith('warning ') && line.includes('plugin-secret-key')))
     })
   }
+
+  it('counts an installed plugin that needs no signature as signed, with or without a secret', async t => {
+    const log = collectLog()
+    const installed = temporaryDirectory(t)
+    const pluginYaml = parsePluginYaml('execution_mode: sandboxed')
+    const plugin = { id: 'p', installed, pluginYaml, keepPaths: [], log, find: () => undefined }
+    for (const secret of [undefined, 's']) assert.equal(await isSignedForHost(plugin, secret), true)
+    assert.deepEqual(log.lines, [])
+  })
 
   it('leaves a plugin that needs no signature alone, and logs nothing', async t => {
     const { signed, log } = await sign(t, { mode: 'sandboxed', installed: { 'data/x': '1' } })

@@ -5,20 +5,21 @@ import { describe, it, type TestContext } from 'node:test'
 import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
 import type { PlanStep } from '../../../src/core/plan/step.ts'
 import { installPath, type Place } from '../../../src/install/host/layout.ts'
+import type { DeploymentTools } from '../../../src/install/run/deployment.ts'
 import type { InstallOrder, StepContext } from '../../../src/install/steps/context.ts'
 import { runSteps, StepLedger } from '../../../src/install/steps/run-steps.ts'
 import { writeTree } from '../../folders.ts'
 import { contextOf, deploymentOf, partOf } from '../prepared-deployment.ts'
-import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
+import { collectLog, prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 
 const COMMON = { dependsOn: [], snapshot: false, file: 'install.yaml', line: 1, column: 1 }
 const STEPS: PlanStep[] = ['one', 'two', 'three'].map(id => ({ ...COMMON, id, action: 'prepare' }))
 const NOTIFY: PlanStep = { ...COMMON, id: 'two', action: 'notify', event: 'deployed' }
 const GONE: Place = { shelf: 'extensions', id: 'gone', directory: 'extensions' }
 
-async function contextWith(t: TestContext, order: Partial<InstallOrder> = {}, signal?: AbortSignal) {
+async function contextWith(t: TestContext, order: Partial<InstallOrder> = {}, tools: Partial<DeploymentTools> = {}) {
   const layout = await prepareTemporaryHost(t)
-  const deployment = deploymentOf(layout, signal === undefined ? {} : { tools: { signal } })
+  const deployment = deploymentOf(layout, { tools })
   return await contextOf(t, deployment, { steps: STEPS, ...order })
 }
 
@@ -42,10 +43,12 @@ describe('runSteps', () => {
   it('continues after a step that only warns, and records the reason', async t => {
     const [one, , three] = STEPS as [PlanStep, PlanStep, PlanStep]
     const hostConfig = parseHostConfig('version: 1\nnotify:\n  deployed: { command: [/bin/false] }\n', 'host.yaml')
-    const context = await contextWith(t, { steps: [one, NOTIFY, three], hostConfig })
+    const log = collectLog()
+    const context = await contextWith(t, { steps: [one, NOTIFY, three], hostConfig }, { log })
     await runSteps(context, doNothing)
     const warning = context.deployment.record.steps[1]?.error
     assert.match(warning ?? '', /\/bin\/false/)
+    assert.ok(log.lines.includes(`warning Step two: ${warning}`), log.lines.join('\n'))
     assert.deepEqual(results(context), [
       ['one', 'done', null],
       ['two', 'warned', warning],
@@ -110,7 +113,7 @@ describe('runSteps', () => {
   })
 
   it('starts no step once the run is cancelled', async t => {
-    const context = await contextWith(t, {}, AbortSignal.abort(new Error('cancelled')))
+    const context = await contextWith(t, {}, { signal: AbortSignal.abort(new Error('cancelled')) })
     await assert.rejects(
       runSteps(context, async () => assert.fail('a step was run')),
       { message: 'cancelled' },

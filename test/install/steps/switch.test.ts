@@ -247,12 +247,12 @@ describe('an installed tree that another process changes between its comparison 
     const scene = await makeInstalled(t, more)
     const changed = join(scene.layout.root, 'plugins/x/lib/a')
     let [calls, isChanged] = [0, false]
-    await switchParts(scene.context, { removed: [], prepared: scene.prepared }, () => {
+    const results = await switchParts(scene.context, { removed: [], prepared: scene.prepared }, () => {
       calls += 1
       isChanged ||= calls === nth && existsSync(changed)
       if (isChanged && calls === nth) writeFileSync(changed, '2')
     })
-    return { ...scene, isChanged }
+    return { ...scene, isChanged, results }
   }
 
   it('becomes a modified snapshot, and is in the report and in the note for a rollback, whenever it changes', async t => {
@@ -303,8 +303,12 @@ describe('an installed tree that another process changes between its comparison 
   })
 
   it('becomes a genuine snapshot if it does not change', async t => {
-    const { context, isChanged } = await switchMeanwhile(t, 0)
+    const { context, isChanged, results } = await switchMeanwhile(t, 0)
     assert.equal(isChanged, false)
+    assert.deepEqual(
+      [...results.values()].map(({ did }) => did),
+      ['2 files removed', '2 files removed'],
+    )
     assert.equal(context.results.get('plugins/x')?.modified, undefined)
     assert.equal(context.deployment.record.facts.drift, undefined)
   })
