@@ -25,6 +25,11 @@ describe('a path on a file system that distinguishes all spellings', () => {
     }
   })
 
+  it('is only itself in an empty directory, where no entry shows how the file system spells', t => {
+    const root = temporaryDirectory(t)
+    assert.equal(isSamePath(join(root, 'missing'), join(root, 'MISSING')), false)
+  })
+
   it('is listed as it is written, even if an entry with another spelling exists', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'data/rows': '', 'DATA/Rows': '', 'LOGS/x': '' })

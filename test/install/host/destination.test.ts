@@ -54,6 +54,14 @@ describe('verifyDestination', () => {
     })
   }
 
+  it('lets only the operator choose a directory that leads out of the project root', async t => {
+    const layout = await hostWith(t, {})
+    symlinkSync(temporaryDirectory(t), join(layout.root, 'away'))
+    for (const chosenBy of CHOOSERS.filter(chooser => chooser !== 'operator'))
+      await assert.rejects(verify(layout, 'away', chosenBy), { code: 'unsafe_host' })
+    await verify(layout, 'away', 'operator')
+  })
+
   it('lets a publisher use a new directory, and one that is known to be for plugins', async t => {
     const files = { ...integration, 'app/greeter/main.py': '', 'plugins/a/main.py': '', 'mods/other/main.py': '' }
     const layout = await hostWith(t, files, [rowOf({ id: 'other', directory: 'mods' })])

@@ -21,6 +21,13 @@ describe('a discarded snapshot', () => {
     assert.deepEqual([readdirSync(layout.staging), readdirSync(layout.trash).length, log.lines], [[], 1, []])
   })
 
+  it('that is gone already, with its folder, counts as removed', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const log = collectLog()
+    assert.ok(await finishCommitted({ layout, log }, { rows: [rowOf()], removed: [], discard: [SNAPSHOT] }))
+    assert.deepEqual([readHostRecord(layout).discard, log.lines], [[], []])
+  })
+
   it('that cannot be removed stays recorded, for as many runs as it takes', async t => {
     const layout = await prepareTemporaryHost(t)
     writeTree(layout.root, { [`${SNAPSHOT}/main.py`]: 'old' })
