@@ -55,6 +55,13 @@ describe('extractZip', () => {
     })
   }
 
+  it('drops a leading ./, which some archivers write', async () => {
+    await inTemporaryDirectory(async root => {
+      await extractIn(root, buildZip([directory('./'), file('./d/b', 'x'), file('a')]))
+      assert.deepEqual(listTree(join(root, 'target')), { a: '644 a', d: '755 directory', 'd/b': '644 x' })
+    })
+  })
+
   it('writes nothing if there is no room for the whole tree', { skip: whyNoMounting() }, async t => {
     const target = mountMemory(t, 'size=1m')
     const bytes = buildZip([file('small'), { ...file('large', Buffer.alloc(2 * 1024 * 1024)), stored: true }])
