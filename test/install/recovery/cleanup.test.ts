@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, renameSync, symlinkSync, unlinkSync } from 'node:fs'
+import { existsSync, readdirSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, it } from 'node:test'
-import { readHostRecord } from '../../../src/install/host/record.ts'
+import { treeRecordPath } from '../../../src/install/host/layout.ts'
+import { readHostRecord, recordInstalled } from '../../../src/install/host/record.ts'
 import { cleanStaging, finishCommitted, retryDiscarded } from '../../../src/install/recovery/cleanup.ts'
 import { writeTree } from '../../folders.ts'
 import { collectLog, prepareTemporaryHost, rowOf } from '../prepared-host.ts'
@@ -48,5 +49,17 @@ describe('a discarded snapshot', () => {
     await retryDiscarded(layout, log)
     assert.ok(!existsSync(join(layout.root, SNAPSHOT)))
     assert.deepEqual(readHostRecord(layout).discard, [])
+  })
+})
+
+describe('the cleanup of a host', () => {
+  it('removes the tree records that nothing names, and no others', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const [used, stale] = ['a'.repeat(64), 'b'.repeat(64)]
+    for (const name of [used, stale]) writeFileSync(treeRecordPath(layout, name), '')
+    await recordInstalled(layout, { rows: [rowOf({ tree_record: used })], removed: [] })
+    const log = collectLog()
+    await cleanStaging(layout, log)
+    assert.deepEqual([readdirSync(layout.trees), log.lines], [[`${used}.tree`], []])
   })
 })
