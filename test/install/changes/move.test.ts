@@ -299,6 +299,24 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.equal(isBack(root, reused), false)
   })
 
+  it('waits for the folder of a nested path, too, and sets nothing aside', async t => {
+    const root = makeRoot(t)
+    writeTree(root, { 'plugins/x/etc/app/local.conf': 'ours', [`${STAGING}/tree/etc/app/default.conf`]: '' })
+    const path = 'etc/app/local.conf'
+    const [, moved] = await apply(root, OUT, {
+      type: 'move',
+      from: `${SNAPSHOT}/${path}`,
+      to: `${STAGING}/tree/${path}`,
+    })
+    const [folder, away] = [join(root, SNAPSHOT, 'etc'), join(root, 'plugins/away')]
+    renameSync(folder, away)
+    const back = setTimeout(10).then(() => renameSync(away, folder))
+    await undoChange(root, moved as Change)
+    await back
+    assert.equal(textOf(root, `${SNAPSHOT}/${path}`), 'ours')
+    assert.ok(!existsSync(join(root, '.hub-deploy/set-aside')))
+  })
+
   for (const [how, replace] of Object.entries({
     removed: (folder: string) => rmSync(folder, { recursive: true }),
     'replaced by a symlink': (folder: string) => {
