@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { chmodSync, existsSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { applyChanges } from '../../../src/install/changes/change.ts'
 import { UntouchableHostError } from '../../../src/install/host/ownership.ts'
 import { recordInstalled } from '../../../src/install/host/record.ts'
@@ -83,6 +84,21 @@ describe('recoverHost', () => {
       assert.deepEqual(scene.plugins(), before)
       assertSettled(scene)
     })
+
+  it('holds the lock until the journal is gone', async t => {
+    const scene = await makeScene(t)
+    await interruptUpdate(scene)
+    const { lock, journal } = scene.layout
+    let isOver = false
+    const recovering = recoverHost(scene.host, 5000).finally(() => {
+      isOver = true
+    })
+    for (; !isOver; await setImmediate()) {
+      const hasBegun = existsSync(journal) && readFileSync(journal, 'utf8').includes('"record":"recovery"')
+      assert.ok(!hasBegun || existsSync(lock), 'another run could take the lock during the recovery')
+    }
+    assert.equal((await recovering)?.report.outcome, 'rolled_back')
+  })
 
   it('releases the lock when the recovery fails', async t => {
     const scene = await makeScene(t)

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
+import { hash } from 'node:crypto'
 import { chmodSync, mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
@@ -10,6 +11,7 @@ import { compareRecorded } from '../../../src/install/trees/drift.ts'
 import { digestOfItems, itemsOf, readTreeRecord, writeTreeRecord } from '../../../src/install/trees/record.ts'
 import { timesMoveOn } from '../../clocks.ts'
 import { rewriteKeepingTime, temporaryDirectory, writeTree } from '../../folders.ts'
+import { failOpen } from '../failing-calls.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { installRecorded, treeOf } from './recorded-tree.ts'
 
@@ -217,5 +219,17 @@ describe('the stamps of a tree', () => {
   it('are the same in a tree that was only moved, even if a kept path was moved out of it', async t => {
     assert.equal(await areSame(t, () => {}), true)
     assert.equal(await areSame(t, root => renameSync(join(root, 'data'), `${root}-data`)), true)
+  })
+})
+
+describe('describeTree', () => {
+  it('names a changed file that cannot be read, and describes the others', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { a: 'new', b: 'new' })
+    failOpen(t, join(root, 'a'), { code: 'EACCES' })
+    const record = ['a', 'b'].map(path => ({ path, kind: '644', content: '3', sha256: 'c'.repeat(64), stamp: '1 1 1' }))
+    const { items, unread } = await describeTree({ root, keepPaths: [] }, record)
+    assert.deepEqual(unread, ['a (EACCES)'])
+    assert.equal(items.find(({ path }) => path === 'b')?.sha256, hash('sha256', 'new'))
   })
 })
