@@ -88,8 +88,11 @@ function isReachable(fd: number, { dev, ino }: Stats): boolean {
   try {
     const found = statSync(`/proc/self/fd/${fd}`)
     return found.dev === dev && found.ino === ino
-  } catch {
-    return false
+  } catch (error) {
+    // Only a missing /proc makes the name the way to the directory. The name may lead through a descriptor that is
+    // closed next, and everything below it would look as if it were gone.
+    if (errnoOf(error) === 'ENOENT') return false
+    throw error
   }
 }
 
