@@ -8,7 +8,7 @@ import { listTree } from '../../folders.ts'
 import { NAME_CALLS, openTraces, type TracedCall, type Traces, whyNoStrace } from '../harness/strace.ts'
 import { openSweepHosts, type SweepHost, type SweepHosts } from '../harness/sweep-hosts.ts'
 
-const CALLS = [...NAME_CALLS, 'write', 'pwrite64']
+const CALLS = [...NAME_CALLS, 'write', 'pwrite64', 'openat']
 
 /** An event on a host, with paths relative to the project root. */
 type Event =
@@ -145,7 +145,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
       on.deploy({ settings: 'GREETER_TOKEN=of this host', 'keep-paths': 'data\n.env\ndeep/er/kept' }, run)
     const { result, calls } = await traces.run(host, act, { calls: CALLS, textLimit: 100_000 }, { PATH: tools })
     assertSuccess(result)
-    const events = calls.flatMap(call => eventsOf(call, host.root))
+    const events = eventsIn(calls, host.root)
     const moved = indexOf(events, event => event.kind === 'rename' && event.to.endsWith('/kept'))
     const tree = indexOf(events, event => event.kind === 'syncfs' && event.path.endsWith('/tree'))
     const synced = events.slice(tree + 1, moved).flatMap(event => (event.kind === 'sync' ? [event.path] : []))
@@ -161,7 +161,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     const tracing = { calls: CALLS, textLimit: 100_000 }
     const { result, calls } = await traces.run(host, (on, run) => on.update(run), tracing, env)
     assertSuccess(result)
-    return { host, events: calls.flatMap(call => eventsOf(call, host.root)) }
+    return { host, events: eventsIn(calls, host.root) }
   }
 })
 
@@ -193,9 +193,22 @@ function stagedPaths({ root }: SweepHost): string[] {
   return ['', ...paths.filter(path => !/^(data|\.env)(\/|$)/.test(path)).map(path => `/${path}`)]
 }
 
-function eventsOf({ name, args, result }: TracedCall, root: string): Event[] {
+function eventsIn(calls: readonly TracedCall[], root: string): Event[] {
+  const descriptors = new Map<string, string>()
+  return calls.flatMap(call => eventsOf(call, root, descriptors))
+}
+
+/** `descriptors` has the paths of the descriptors that earlier calls opened, and gets those of this call. */
+function eventsOf({ name, args, result }: TracedCall, root: string, descriptors: Map<string, string>): Event[] {
   if (result.startsWith('-1')) return []
-  const paths = [...args.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, path]) => (path ?? '').replace(`${root}/`, ''))
+  if (name === 'openat') {
+    const [, fd = '', path = ''] = /^(\d+)<(.*)>$/.exec(result) ?? []
+    descriptors.set(fd, path)
+    return []
+  }
+  const paths = [...args.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, path = '']) =>
+    path.replace(/^\/proc\/self\/fd\/(\d+)/, (link, fd) => descriptors.get(fd) ?? link).replace(`${root}/`, ''),
+  )
   const open = /^\d+<([^>]*)>/.exec(args)?.[1]?.replace(`${root}/`, '') ?? ''
   if (/^(fsync|fdatasync)$/.test(name)) return [{ kind: 'sync', path: open }]
   if (name === 'syncfs') return [{ kind: 'syncfs', path: open }]
