@@ -122,6 +122,15 @@ describe('readJournal', () => {
     assert.deepEqual(readJournal(path)?.slice(1), [commit, removal])
   })
 
+  it('reads every outcome of a deployment', async t => {
+    const path = pathIn(t)
+    for (const outcome of ['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent'] as const) {
+      const end: JournalRecord = { record: 'end', end: buildEnd(new Date(), { outcome }) }
+      writeFileSync(path, journalText([BEGIN, end]))
+      assert.deepEqual(readJournal(path), [BEGIN, end])
+    }
+  })
+
   it('reads a last line that is cut at any byte as torn when padding follows', t => {
     const path = pathIn(t)
     const line = formatLine(2, CHANGE)
