@@ -60,7 +60,7 @@ export function openTrials({ root, files, seed }: Choice): Trials {
   chmodSync(temporary, 0o1777)
   cpSync(root, copy, { recursive: true, filter: path => !NOT_COPIED.includes(basename(path)) })
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
-  const remove = (): void => rmSync(folder, { recursive: true, force: true })
+  const remove = (): void => rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
   process.once('exit', remove)
 
   const compiler = openCompiler(copy)
@@ -175,7 +175,8 @@ async function firstFailure(tests: readonly string[], { copy, temporary, mostMs 
       process.kill(-(child.pid as number), 'SIGKILL')
     } catch {}
   }
-  process.once('exit', kill)
+  // Before the copy is removed, because the tests write to it.
+  process.prependOnceListener('exit', kill)
   let failure: string | undefined
   const note = (sign: string): void => {
     failure ??= sign
