@@ -52,7 +52,7 @@ describe('findStrayInputs', () => {
   for (const written of ['dry-run', 'dry_run', 'dry run'])
     it(`warns that an action without dry runs makes none for ${written}`, () => {
       assert.deepEqual(about('project', written), [
-        `${written} is an input of deploy, rollback, but not of this action, so it has no effect.`,
+        `${written} is an input of deploy, rollback, remove, but not of this action, so it has no effect.`,
       ])
     })
 })

@@ -382,7 +382,7 @@ describe('files that were changed on the host since they were installed', () => 
   })
 
   it('are listed in the warning, up to 20 of them, with the number of the others', { skip: ONLY_IN_CI }, async () => {
-    edit(stage, Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`plugins/greeter/x/${index}`, ''])))
+    edit(stage, Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`plugins/greeter/x${index}`, ''])))
     const result = await update('1.1.0')
     assert.equal(warnings(result)[0]?.match(/\(added\)/g)?.length, 20)
     assert.match(warnings(result)[0] ?? '', / and 10 more\./)

@@ -9,6 +9,8 @@ import { assertNothingStrays } from '../harness/evidence.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from '../harness/stage.ts'
 import { ONE_WORKER, whyNoStrace } from '../harness/strace.ts'
 
+const KILLING = join(import.meta.dirname, '../harness/kill-before-rename.mjs')
+
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
   - {id: work, action: provision, plugin: greeter, depends_on: [env]}
 `
@@ -58,14 +60,15 @@ for (const errno of byExtent({ sample: ['EPERM'], ci: ['EPERM', 'EOPNOTSUPP', 'E
 
     const settings = (): string => join(stage.root, 'plugins/greeter.env')
 
-    function withoutLinks(...more: string[]): Partial<ActionRun> {
+    function withoutLinks(): Partial<ActionRun> {
       const links = ['-e', `inject=?link,linkat:error=${errno}`]
-      return { through: ['strace', '-f', '-qq', '-o', '/dev/null', ...more, ...links], env: ONE_WORKER }
+      return { through: ['strace', '-f', '-qq', '-o', '/dev/null', ...links], env: ONE_WORKER }
     }
 
-    /** Kills the run as it closes the empty file with which it claims the name of the settings file. */
+    /** Kills the run when it has claimed the name of the settings file with an empty file. */
     function killedAtClaim(): Partial<ActionRun> {
-      return withoutLinks('-P', settings(), '-e', 'inject=close:signal=KILL')
+      const { env, ...run } = withoutLinks()
+      return { ...run, env: { ...env, NODE_OPTIONS: `--import=${KILLING}`, KILL_FROM: 'greeter.env' } }
     }
 
     async function deployWhile(script: string, run = withoutLinks()): Promise<ActionResult> {

@@ -25,7 +25,7 @@ interface Sweep {
 
 const update: Act = (host, run) => host.update(run)
 const removesJournal = (call: string): boolean => /unlink\w*\(.*journal\.jsonl/.test(call)
-const linksSettings = (call: string): boolean => /link\w*\(.*greeter\.env", .*plugins\/greeter\.env/.test(call)
+const linksSettings = (call: string): boolean => /link\w*\(.*greeter\.env", .*\/greeter\.env"/.test(call)
 const recordsInstalled = (call: string): boolean => /rename\w*\(.*installed\.json/.test(call)
 
 const sweeps: Sweep[] = [
@@ -80,7 +80,9 @@ describe('killed before any one of its calls,', { skip: whyNoStrace() }, () => {
   async function startOf({ interruptedAt }: Sweep, name: string): Promise<Start | undefined> {
     if (interruptedAt === undefined) return undefined
     const host = hosts.copy(name)
-    const next = updateCalls[updateCalls.findIndex(({ text }) => interruptedAt(text)) + 1]
+    const at = updateCalls.findIndex(({ text }) => interruptedAt(text))
+    assert.notEqual(at, -1)
+    const next = updateCalls[at + 1]
     assert.ok(next)
     const { result } = await traces.run(host, update, killBefore(next))
     return { host, deploymentId: result.outputs['deployment-id'] }

@@ -110,10 +110,10 @@ describe('the service of a part that a new version no longer includes', () => {
   })
 
   for (const hostConfig of sampled(['', 'supervisor: none\n'], 1)) {
-    it(`is not stopped, with a notice, under the host config "${hostConfig.trim()}"`, async () => {
+    it(`is not stopped, with a warning, under the host config "${hostConfig.trim()}"`, async () => {
       const { exitCode, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
       assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
-      assert.match(commandsIn(log, 'notice').join(), /extensions\/mailer was not stopped/)
+      assert.match(commandsIn(log, 'warning').join(), /extensions\/mailer was not stopped/)
     })
   }
 
