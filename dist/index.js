@@ -47017,200 +47017,6 @@ function requireOwner(projectRoot) {
     throw new Error(`${quote(own)} belongs to ${nameUser(uid)}, but this program runs as ${nameUser(us)}, so it changed nothing: run this as ${nameUser(uid)} (sudo -u ${findUserName(uid) ?? `'#${uid}'`} ${again}), and name this user in User= of the unit`);
 }
 
-;// CONCATENATED MODULE: ./build/rollback/removal.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** What a removal knows of itself. The contracts have no status for one, so no hub gets a report. */
-const REMOVAL = {
-    named: ({ part }) => ({
-        contract: 'marketplace',
-        kind: part?.kind ?? null,
-        slug: null,
-        id: part?.id ?? null,
-        requested_version: null,
-        removed: true,
-    }),
-    sender: () => undefined,
-    isRehearsal: ({ dryRun }) => dryRun,
-};
-/**
- * Removes a plugin or service: stops the service that the host config names for it, and moves its whole directory, kept
- * paths included, to the snapshots. This is a deployment without a new version, so it takes the same lock, journal, undo
- * and recovery: however the run ends, the host has exactly the version that it had, or none (or the outcome is
- * `inconsistent`). Succeeds without a change if nothing is installed. Never throws for a failed removal: the result
- * contains the error.
- */
-async function removeVersion(request, tools) {
-    const contract = {
-        ...REMOVAL,
-        transitions: ROLLBACK_TRANSITIONS,
-        connect: () => ({ sender: undefined }),
-        flow: (removal) => new RemovalFlow(removal),
-    };
-    return await runContract(contract, request, tools);
-}
-/** The phases of a removal. They have the states of a rollback: the removed version becomes a snapshot. */
-class RemovalFlow {
-    #removal;
-    constructor(removal) {
-        this.#removal = removal;
-    }
-    async check() {
-        const { request, tools } = this.#removal;
-        await findRow(this.#removal);
-        const { hostConfig: file } = request;
-        if (file === undefined)
-            return undefined;
-        const { value, problems } = await new TimeSlice(tools.signal).run(collectProblemsSlowly(parseHostConfigSlowly(file.text, file.path)));
-        if (problems.length > 0)
-            throw new HostConfigError(problems);
-        return value;
-    }
-    async prepare(hostConfig) {
-        const removal = this.#removal;
-        const { log } = removal.tools;
-        await removal.enter('finding_snapshots');
-        const row = await findRow(removal);
-        const part = row && (await requireRemovable(removal, row));
-        log.did(part === undefined ? 'nothing is installed' : `${row?.version ?? 'an unknown version'}`);
-        for (const state of ['verifying_snapshots', 'loading_plan', 'resolving_sequence'])
-            await removal.enter(state);
-        const { contract, slug } = row ?? { contract: 'marketplace', slug: removal.request.part.id };
-        return {
-            steps: [],
-            parts: [],
-            removals: part === undefined ? [] : [part],
-            origin: { contract, slug, project_version: null },
-            snapshot: true,
-            hostConfig,
-            skipped: new Set(),
-        };
-    }
-    async install(context) {
-        await this.#removal.enter('installing');
-        await runSteps(context, async () => { });
-        await this.#removal.enter('healthchecking');
-    }
-    async end(state) {
-        await this.#removal.enter(state);
-    }
-}
-/**
- * Returns the row of the part; undefined if nothing is installed. Throws DeploymentError `place_taken` for a part of a
- * project, and for a directory that this action did not install.
- */
-async function findRow({ layout, request, record }) {
-    const { part, pluginsDirectory } = request;
-    const recorded = findInstalled(readInstalled(layout), placeOf(part));
-    const row = recorded && presentRow(layout, recorded, pluginsDirectory);
-    if (row === undefined) {
-        refuseForeign(layout, request);
-        return undefined;
-    }
-    const previous_version = versionAtStart(layout, row);
-    await record.update({ slug: row.slug, previous_version, ...directoryIn(placeOf(row)) });
-    if (row.contract === 'project')
-        throw ofProject(row);
-    removal_requireDirectory(row, pluginsDirectory);
-    return row;
-}
-function refuseForeign(layout, { part, pluginsDirectory }) {
-    const place = placeOf({ ...part, ...(part.kind === 'plugin' && pluginsDirectory && { directory: pluginsDirectory }) });
-    const path = installPath(layout, place);
-    if (!pathExistsSync(path))
-        return;
-    throw new DeploymentError('place_taken', `${path} was not installed by this action, according to the record of this host (installed.json): nothing was changed. Check kind and id. If nothing needs this directory, remove it by hand.`);
-}
-function ofProject(row) {
-    return new DeploymentError('place_taken', `${placeName(placeOf(row))} belongs to the project ${row.slug}, whose parts are removed only by a version of the project that does not contain them: nothing was changed.`);
-}
-function removal_requireDirectory(row, pluginsDirectory) {
-    const { shelf, directory } = placeOf(row);
-    if (shelf !== 'plugins' || pluginsDirectory === undefined || pluginsDirectory === directory)
-        return;
-    throw new ConfigError('invalid_input', `plugins-directory is ${pluginsDirectory}, but ${row.id} is installed in ${directory}: nothing was changed. Correct plugins-directory, or leave it out.`);
-}
-/** Checks that this host can move the part's directory away. A dry run only reads. */
-async function requireRemovable(removal, installed) {
-    const { host, request, tools } = removal;
-    const part = { ...placeOf(installed), installed };
-    for (const accepted of requireSafeDestination(host, part.directory))
-        tools.log.warning(accepted);
-    if (!request.dryRun)
-        checkHost(removal, part);
-    return part;
-}
-
-;// CONCATENATED MODULE: ./build/actions/remove.js
-
-
-
-
-
-
-
-
-
-
-/** The remove action: reads inputs, removes one part, and sets outputs. Fails the step unless everything succeeded. */
-async function remove() {
-    let step;
-    try {
-        const { request, connection, problems, ...given } = readRemoveInputs(readWorkspace());
-        step = new Step(given, outputsOfFailure);
-        const tools = step.deploymentTools(connection, FLOWS, result => buildRemoveOutputs(result, request));
-        step.finishDeployment(problems.length > 0
-            ? await refuse(REMOVAL, request, { error: inputError(problems), tools })
-            : // If there are no problems, every required input was parsed, and only optional ones are undefined.
-                await removeVersion(request, tools));
-    }
-    catch (error) {
-        failStep(step, error);
-    }
-    finally {
-        step?.close();
-    }
-}
-/** The remove action's post step; see `runPostStep`. */
-async function removePost() {
-    await runPostStep(() => readRemoveInputs(readWorkspace()), FLOWS, REMOVAL);
-}
-/** Reads every input of the remove action and collects all problems. */
-function readRemoveInputs(workspace) {
-    const read = new InputReader('remove', workspace);
-    const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
-    const id = read.required('id', idSchema);
-    const request = {
-        part: kind === undefined || id === undefined ? undefined : { kind, id },
-        pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
-        dryRun: read.withDefault('dry-run', booleanSchema, false),
-        ...readHost(read),
-        // Kept paths stay in the tree that is removed. Those of the part's last deployment are sticky.
-        keepPaths: DEFAULT_KEEP_PATHS,
-        allowTakeover: false,
-        redeploy: false,
-        settings: new Map(),
-    };
-    // No hub is asked or told.
-    return { request, connection: { allowHttp: false, ca: undefined }, ...read.given() };
-}
-/** Returns every output of remove/action.yml. An unknown value is empty. */
-function buildRemoveOutputs(result, { part, projectRoot }) {
-    const path = projectRoot && part && installPath(layoutOf(projectRoot), placeOf({ ...result.report, ...part }));
-    return buildDeploymentOutputs(result, path);
-}
-
 ;// CONCATENATED MODULE: ./build/rollback/refusals.js
 
 
@@ -47301,11 +47107,11 @@ function otherVersion(record, { root, recorded, found }) {
  */
 function requireOwnPart(row, { place, slug }) {
     if (row.contract === 'project')
-        throw refusals_ofProject(place, row.slug);
+        throw ofProject(place, row.slug);
     if (slug !== null && slug !== row.slug)
         throw otherSlug(place, { slug, installed: row.slug });
 }
-function refusals_ofProject(place, slug) {
+function ofProject(place, slug) {
     return new DeploymentError('place_taken', `${placeName(place)} belongs to the project ${slug}, whose parts are rolled back only together: nothing was changed. Set project-id: ${slug} instead of id.`);
 }
 function otherSlug(place, names) {
@@ -47613,14 +47419,14 @@ async function choose(rollback) {
         : await findPartTarget(rollback, target_choosePlace(rollback, row), row);
 }
 /**
- * Returns the place of a restored part: for a plugin, in the directory that the host's own file names, else where it is
- * installed.
+ * Returns the place of a known part: for a plugin, in the directory that the operator or the host's own file names, else
+ * where it is installed.
  */
-function target_choosePlace({ layout, tools }, row) {
+function target_choosePlace({ layout, tools }, row, input) {
     const place = placeOf(row);
     if (place.shelf === 'extensions')
         return place;
-    const { directory } = findPluginsDirectory(layout, { input: undefined, recorded: place.directory, otherwise: place.directory }, tools.log);
+    const { directory } = findPluginsDirectory(layout, { input, recorded: place.directory, otherwise: place.directory }, tools.log);
     return { ...place, directory };
 }
 /** Checks that each part can be in the directory of the restored version, and that no part is elsewhere. */
@@ -47843,6 +47649,196 @@ function takeRetained({ layout, keepPathsOf }, { place, origin, returning }, ret
 }
 function targetVersion({ version, artifact_sha256: artifactSha256, }) {
     return { version: version ?? 'unknown', artifactSha256 };
+}
+
+;// CONCATENATED MODULE: ./build/rollback/removal.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** What a removal knows of itself. The contracts have no status for one, so no hub gets a report. */
+const REMOVAL = {
+    named: ({ part }) => ({
+        contract: 'marketplace',
+        kind: part?.kind ?? null,
+        slug: null,
+        id: part?.id ?? null,
+        requested_version: null,
+        removed: true,
+    }),
+    sender: () => undefined,
+    isRehearsal: ({ dryRun }) => dryRun,
+};
+/**
+ * Removes a plugin or service: stops the service that the host config names for it, and moves its whole directory, kept
+ * paths included, to the snapshots. This is a deployment without a new version, so it takes the same lock, journal, undo
+ * and recovery: however the run ends, the host has exactly the version that it had, or none (or the outcome is
+ * `inconsistent`). Succeeds without a change if nothing is installed. Never throws for a failed removal: the result
+ * contains the error.
+ */
+async function removeVersion(request, tools) {
+    const contract = {
+        ...REMOVAL,
+        transitions: ROLLBACK_TRANSITIONS,
+        connect: () => ({ sender: undefined }),
+        flow: (removal) => new RemovalFlow(removal),
+    };
+    return await runContract(contract, request, tools);
+}
+/** The phases of a removal. They have the states of a rollback: the removed version becomes a snapshot. */
+class RemovalFlow {
+    #removal;
+    constructor(removal) {
+        this.#removal = removal;
+    }
+    async check() {
+        const { request, tools } = this.#removal;
+        await findRow(this.#removal);
+        return (await parseFiles({ request: { ...request, plan: undefined }, tools })).hostConfig;
+    }
+    async prepare(hostConfig) {
+        const removal = this.#removal;
+        const { log } = removal.tools;
+        await removal.enter('finding_snapshots');
+        const row = await findRow(removal);
+        const part = row && requireRemovable(removal, row);
+        log.did(part === undefined ? 'nothing is installed' : (row?.version ?? 'an unknown version'));
+        for (const state of ['verifying_snapshots', 'loading_plan', 'resolving_sequence'])
+            await removal.enter(state);
+        const { contract, slug } = row ?? { contract: 'marketplace', slug: removal.request.part.id };
+        return {
+            steps: [],
+            parts: [],
+            removals: part === undefined ? [] : [part],
+            origin: { contract, slug, project_version: null },
+            snapshot: true,
+            hostConfig,
+            skipped: new Set(),
+        };
+    }
+    async install(context) {
+        await this.#removal.enter('installing');
+        await runSteps(context, async () => { });
+        await this.#removal.enter('healthchecking');
+    }
+    async end(state) {
+        await this.#removal.enter(state);
+    }
+}
+/**
+ * Returns the row of the part; undefined if nothing is installed. Throws DeploymentError `place_taken` for a part of a
+ * project, and for a directory that this action did not install.
+ */
+async function findRow(removal) {
+    const { layout, request, record } = removal;
+    const { part, pluginsDirectory } = request;
+    const recorded = findInstalled(readInstalled(layout), placeOf(part));
+    if (recorded === undefined) {
+        refuseForeign(layout, request);
+        return undefined;
+    }
+    const { directory } = target_choosePlace(removal, recorded, pluginsDirectory);
+    const row = presentRow(layout, recorded, directory);
+    const previous_version = versionAtStart(layout, row);
+    await record.update({ slug: row.slug, previous_version, ...directoryIn(placeOf(row)) });
+    if (row.contract === 'project')
+        throw removal_ofProject(row);
+    if (pluginsDirectory !== undefined)
+        removal_requireDirectory(row, directory);
+    return row;
+}
+function refuseForeign(layout, { part, pluginsDirectory }) {
+    const place = placeOf({ ...part, ...(part.kind === 'plugin' && pluginsDirectory && { directory: pluginsDirectory }) });
+    const path = installPath(layout, place);
+    if (!pathExistsSync(path))
+        return;
+    throw new DeploymentError('place_taken', `${path} was not installed by this action, according to the record of this host (installed.json): nothing was changed. Check kind and id. If nothing needs this directory, remove it by hand.`);
+}
+function removal_ofProject(row) {
+    return new DeploymentError('place_taken', `${placeName(placeOf(row))} belongs to the project ${row.slug}, whose parts are removed only by a version of the project that does not contain them: nothing was changed.`);
+}
+function removal_requireDirectory(row, chosen) {
+    const { directory } = placeOf(row);
+    if (chosen === directory)
+        return;
+    throw new ConfigError('invalid_input', `plugins-directory is ${chosen}, but ${row.id} is installed in ${directory}: nothing was changed. Correct plugins-directory, or leave it out.`);
+}
+/** Checks that this host can move the part's directory away. A dry run only reads. */
+function requireRemovable(removal, installed) {
+    const { host, request, tools } = removal;
+    const part = { ...placeOf(installed), installed };
+    for (const accepted of requireSafeDestination(host, part.directory))
+        tools.log.warning(accepted);
+    if (!request.dryRun)
+        checkHost(removal, part);
+    return part;
+}
+
+;// CONCATENATED MODULE: ./build/actions/remove.js
+
+
+
+
+
+
+
+
+
+
+/** The remove action: reads inputs, removes one part, and sets outputs. Fails the step unless everything succeeded. */
+async function remove() {
+    let step;
+    try {
+        const { request, connection, problems, ...given } = readRemoveInputs(readWorkspace());
+        step = new Step(given, outputsOfFailure);
+        const tools = step.deploymentTools(connection, FLOWS, result => buildRemoveOutputs(result, request));
+        step.finishDeployment(problems.length > 0
+            ? await refuse(REMOVAL, request, { error: inputError(problems), tools })
+            : // If there are no problems, every required input was parsed, and only optional ones are undefined.
+                await removeVersion(request, tools));
+    }
+    catch (error) {
+        failStep(step, error);
+    }
+    finally {
+        step?.close();
+    }
+}
+/** The remove action's post step; see `runPostStep`. */
+async function removePost() {
+    await runPostStep(() => readRemoveInputs(readWorkspace()), FLOWS, REMOVAL);
+}
+/** Reads every input of the remove action and collects all problems. */
+function readRemoveInputs(workspace) {
+    const read = new InputReader('remove', workspace);
+    const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
+    const id = read.required('id', idSchema);
+    const request = {
+        part: kind === undefined || id === undefined ? undefined : { kind, id },
+        pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
+        dryRun: read.withDefault('dry-run', booleanSchema, false),
+        ...readHost(read),
+        // Kept paths stay in the tree that is removed. Those of the part's last deployment are sticky.
+        keepPaths: DEFAULT_KEEP_PATHS,
+        allowTakeover: false,
+        redeploy: false,
+        settings: new Map(),
+    };
+    // No hub is asked or told.
+    return { request, connection: { allowHttp: false, ca: undefined }, ...read.given() };
+}
+/** Returns every output of remove/action.yml. An unknown value is empty. */
+function buildRemoveOutputs(result, { part, projectRoot }) {
+    const path = projectRoot && part && installPath(layoutOf(projectRoot), placeOf({ ...result.report, ...part }));
+    return buildDeploymentOutputs(result, path);
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/rollback.js

@@ -23,14 +23,21 @@ import {
   type RetainedPart,
 } from '../install/steps/context.ts'
 import { readPluginYaml } from '../install/steps/plugin-sig.ts'
+import type { Tools } from '../install/transaction/record.ts'
 import type { TreeDifference } from '../install/trees/compare.ts'
 import { compareRecorded, isAsRetained, PLUGIN_YAML } from '../install/trees/drift.ts'
 import { identityOf, openTreeRecord, TreeRecordDamage } from '../install/trees/record.ts'
-import type { RunningRollback } from './deployment.ts'
+import type { RollbackRequest, RunningRollback } from './deployment.ts'
 import { damagedRecord, modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
 import type { RollbackTarget, TargetPart } from './target.ts'
 
 const NO_SETTINGS: PartEnvironment = { required: [], optional: [] }
+
+/** A run whose operator may have named a plan and a host config. */
+interface OperatorFiles {
+  readonly request: Pick<RollbackRequest, 'plan' | 'hostConfig'>
+  readonly tools: Pick<Tools, 'signal'>
+}
 
 /** The operator's files, parsed. */
 export interface ParsedFiles {
@@ -42,11 +49,11 @@ export interface ParsedFiles {
  * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
  * `invalid_host_config` with the positions of the problems.
  */
-export async function parseFiles({ request, tools }: RunningRollback): Promise<ParsedFiles> {
+export async function parseFiles({ request, tools }: OperatorFiles): Promise<ParsedFiles> {
   return await new TimeSlice(tools.signal).run(parseSources(request))
 }
 
-function* parseSources({ plan: planFile, hostConfig: file }: RunningRollback['request']): Generator<void, ParsedFiles> {
+function* parseSources({ plan: planFile, hostConfig: file }: OperatorFiles['request']): Generator<void, ParsedFiles> {
   const plan = yield* collectProblemsSlowly(planFile && parsePlanSlowly(planFile.text, planFile.path))
   const hostConfig = yield* collectProblemsSlowly(file && parseHostConfigSlowly(file.text, file.path))
   if (plan.problems.length > 0) throw new PlanError([...plan.problems, ...hostConfig.problems])

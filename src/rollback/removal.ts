@@ -1,7 +1,5 @@
 import { ConfigError, DeploymentError } from '../core/errors.ts'
-import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
-import { collectProblemsSlowly } from '../core/yaml/problems.ts'
-import { TimeSlice } from '../install/files/time-slice.ts'
+import type { HostConfig } from '../core/plan/host-config.ts'
 import { pathExistsSync } from '../install/files/walk.ts'
 import { directoryIn, installPath, placeName, placeOf } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership.ts'
@@ -17,6 +15,8 @@ import type { InstalledPart, InstallOrder, StepContext } from '../install/steps/
 import { runSteps } from '../install/steps/run-steps.ts'
 import type { HostRequest } from '../install/transaction/record.ts'
 import { type PartSubject, ROLLBACK_TRANSITIONS, type RollbackState } from './deployment.ts'
+import { parseFiles } from './plan.ts'
+import { choosePlace } from './target.ts'
 
 /** The operator's request to remove a plugin or service: parsed, and independent of where it was read. */
 export interface RemovalRequest extends HostRequest {
@@ -69,13 +69,7 @@ class RemovalFlow implements Flow<HostConfig | undefined> {
   async check(): Promise<HostConfig | undefined> {
     const { request, tools } = this.#removal
     await findRow(this.#removal)
-    const { hostConfig: file } = request
-    if (file === undefined) return undefined
-    const { value, problems } = await new TimeSlice(tools.signal).run(
-      collectProblemsSlowly(parseHostConfigSlowly(file.text, file.path)),
-    )
-    if (problems.length > 0) throw new HostConfigError(problems)
-    return value
+    return (await parseFiles({ request: { ...request, plan: undefined }, tools })).hostConfig
   }
 
   async prepare(hostConfig: HostConfig | undefined): Promise<InstallOrder> {
@@ -83,8 +77,8 @@ class RemovalFlow implements Flow<HostConfig | undefined> {
     const { log } = removal.tools
     await removal.enter('finding_snapshots')
     const row = await findRow(removal)
-    const part = row && (await requireRemovable(removal, row))
-    log.did(part === undefined ? 'nothing is installed' : `${row?.version ?? 'an unknown version'}`)
+    const part = row && requireRemovable(removal, row)
+    log.did(part === undefined ? 'nothing is installed' : (row?.version ?? 'an unknown version'))
     for (const state of ['verifying_snapshots', 'loading_plan', 'resolving_sequence'] as const)
       await removal.enter(state)
     const { contract, slug } = row ?? { contract: 'marketplace' as const, slug: removal.request.part.id }
@@ -114,18 +108,20 @@ class RemovalFlow implements Flow<HostConfig | undefined> {
  * Returns the row of the part; undefined if nothing is installed. Throws DeploymentError `place_taken` for a part of a
  * project, and for a directory that this action did not install.
  */
-async function findRow({ layout, request, record }: RunningRemoval): Promise<InstalledRow | undefined> {
+async function findRow(removal: RunningRemoval): Promise<InstalledRow | undefined> {
+  const { layout, request, record } = removal
   const { part, pluginsDirectory } = request
   const recorded = findInstalled(readInstalled(layout), placeOf(part))
-  const row = recorded && presentRow(layout, recorded, pluginsDirectory)
-  if (row === undefined) {
+  if (recorded === undefined) {
     refuseForeign(layout, request)
     return undefined
   }
+  const { directory } = choosePlace(removal, recorded, pluginsDirectory)
+  const row = presentRow(layout, recorded, directory)
   const previous_version = versionAtStart(layout, row)
   await record.update({ slug: row.slug, previous_version, ...directoryIn(placeOf(row)) })
   if (row.contract === 'project') throw ofProject(row)
-  requireDirectory(row, pluginsDirectory)
+  if (pluginsDirectory !== undefined) requireDirectory(row, directory)
   return row
 }
 
@@ -146,17 +142,17 @@ function ofProject(row: InstalledRow): DeploymentError {
   )
 }
 
-function requireDirectory(row: InstalledRow, pluginsDirectory: string | undefined): void {
-  const { shelf, directory } = placeOf(row)
-  if (shelf !== 'plugins' || pluginsDirectory === undefined || pluginsDirectory === directory) return
+function requireDirectory(row: InstalledRow, chosen: string): void {
+  const { directory } = placeOf(row)
+  if (chosen === directory) return
   throw new ConfigError(
     'invalid_input',
-    `plugins-directory is ${pluginsDirectory}, but ${row.id} is installed in ${directory}: nothing was changed. Correct plugins-directory, or leave it out.`,
+    `plugins-directory is ${chosen}, but ${row.id} is installed in ${directory}: nothing was changed. Correct plugins-directory, or leave it out.`,
   )
 }
 
 /** Checks that this host can move the part's directory away. A dry run only reads. */
-async function requireRemovable(removal: RunningRemoval, installed: InstalledRow): Promise<InstalledPart> {
+function requireRemovable(removal: RunningRemoval, installed: InstalledRow): InstalledPart {
   const { host, request, tools } = removal
   const part = { ...placeOf(installed), installed }
   for (const accepted of requireSafeDestination(host, part.directory)) tools.log.warning(accepted)

@@ -80,15 +80,19 @@ async function choose(rollback: RunningRollback): Promise<RollbackTarget> {
 }
 
 /**
- * Returns the place of a restored part: for a plugin, in the directory that the host's own file names, else where it is
- * installed.
+ * Returns the place of a known part: for a plugin, in the directory that the operator or the host's own file names, else
+ * where it is installed.
  */
-function choosePlace({ layout, tools }: RunningRollback, row: KnownRow): Place {
+export function choosePlace(
+  { layout, tools }: Pick<RunningRollback, 'layout' | 'tools'>,
+  row: KnownRow,
+  input?: string | undefined,
+): Place {
   const place = placeOf(row)
   if (place.shelf === 'extensions') return place
   const { directory } = findPluginsDirectory(
     layout,
-    { input: undefined, recorded: place.directory, otherwise: place.directory },
+    { input, recorded: place.directory, otherwise: place.directory },
     tools.log,
   )
   return { ...place, directory }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
@@ -135,6 +135,18 @@ describe('a removal', () => {
     const result = await removePart(stage, { 'plugins-directory': 'app/plugins' })
     assert.equal(result.outputs['error-code'], 'invalid_input', result.log)
     assert.ok(existsSync(placeOf(stage)))
+  })
+
+  it('finds a plugin that the operator has moved to the directory of the host framework', async t => {
+    const stage = await openRetainingHost(t)
+    writeFiles(stage.root, {
+      'integration.yaml': 'plugins: {directory: app}\n',
+      'app/other/plugin.yaml': 'name: other\n',
+    })
+    renameSync(placeOf(stage), join(stage.root, 'app/greeter'))
+    const result = await removePart(stage)
+    assert.equal(summaryOf(result), 'success true  2.0.0  ', result.log)
+    assert.deepEqual(readdirSync(join(stage.root, 'app')), ['other'])
   })
 
   it('is not named by the status action, which still lists the snapshots', { skip: ONLY_IN_CI }, async t => {
