@@ -7,6 +7,7 @@ import { parse } from 'yaml'
 import { openStage, SIGNING_SECRET, writeFiles } from '../e2e/harness/stage.ts'
 import { outline, whyNoEngine } from '../e2e/workflows/engine.ts'
 import { assertNoneIn, type FleetStage, openFleetStage } from '../e2e/workflows/fleet-stage.ts'
+import { sampled } from '../extent.ts'
 import { temporaryDirectory } from '../folders.ts'
 import { makeStandIns } from '../install/services/stand-ins.ts'
 
@@ -78,7 +79,7 @@ describe('npm run init', () => {
     }
   })
 
-  for (const hosts of [HOSTS.slice(0, 2), HOSTS])
+  for (const hosts of sampled([HOSTS.slice(0, 2), HOSTS], 1))
     it(`writes a workflow for ${hosts.length / 2} of the hosts that passes actionlint`, t => {
       const { out } = succeeds(t, [...SERVICE, ...hosts])
       execFileSync('git', ['init', '-q', out])
@@ -124,7 +125,7 @@ describe('npm run init', () => {
     ],
     ['a project', ['--slug', 'clock', '--hub-url', HUB_URL, '--kind', 'project', ...HOSTS], /plugin or service/],
   ]
-  for (const [what, args, message] of REFUSED)
+  for (const [what, args, message] of sampled(REFUSED, 3))
     it(`refuses ${what}, and writes nothing`, t => {
       const out = join(temporaryDirectory(t), 'out')
       const { status, stderr } = init(t, [...args, '--out', out])
