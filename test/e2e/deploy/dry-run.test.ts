@@ -3,11 +3,13 @@ import { lstatSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../../local/runner.ts'
-import { sampled } from '../../extent.ts'
+import { sampled, whyLeftToCi } from '../../extent.ts'
 import { acceptedReports, commandsIn } from '../harness/evidence.ts'
 import { assertNoSecret } from '../harness/refusal.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from '../harness/stage.ts'
 import { answerJson, serveUntrustedHub } from '../harness/untrusted-hub.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 let stage: Stage
 beforeEach(async () => {
@@ -98,7 +100,9 @@ describe('a dry run', () => {
     assert.match((await dryRun()).summary, /would change no file\n/)
   })
 
-  it('counts the settings that the host framework injects, even if nothing else would change', async () => {
+  it('counts the settings that the host framework injects, even if nothing else would change', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const injecting = 'name: greeter\nversion: "1.1.0"\nenvconfiguration: {inject: true}\n'
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'plugin.yaml': injecting, 'etc/env': 'A=1\n' }))
     stage.writePlan(`${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env}\n`)
@@ -159,7 +163,7 @@ describe('a dry run', () => {
     })
   }
 
-  it('hides a secret that the hub repeats, whatever its characters', async t => {
+  it('hides a secret that the hub repeats, whatever its characters', { skip: ONLY_IN_CI }, async t => {
     const key = 'k_e*y_with_marks'
     const hub = await serveUntrustedHub(t, { detail: answerJson(500, { error: `no ${key} for you` }) })
     const { outputs, summary, log } = await dryRun({ 'hub-url': hub.url, 'api-key': key })

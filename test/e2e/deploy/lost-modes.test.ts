@@ -4,8 +4,11 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { publishArchive } from '../../../hub/marketplace/publish.ts'
 import { buildZip, file, type ZipItem } from '../../archives/zip-builder.ts'
+import { whyLeftToCi } from '../../extent.ts'
 import { openProjectStage, PROJECT_ID } from '../harness/project-stage.ts'
 import { openStage, SIGNING_SECRET, type Stage } from '../harness/stage.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const SCRIPT = '#!/bin/sh\necho 1\n'
 const MANIFEST = file('plugin.yaml', 'name: greeter\nversion: "1.0.0"\n')
@@ -46,7 +49,9 @@ describe('the scripts of a ZIP without Unix modes', () => {
     assert.match(noticesIn(log).join('\n'), /^::notice::1 file .* is not executable \(top\.sh\), [^\n]*$/)
   })
 
-  it('or its only file, if not executable, are named once when a service does not start', async () => {
+  it('or its only file, if not executable, are named once when a service does not start', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const check = { healthcheck: { command: ['/bin/false'] } }
     writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify({ version: 1, plugins: { greeter: check } }))
     stage.writePlan(

@@ -105,7 +105,7 @@ function statusesOf(result: ActionResult): string {
 const isExtracted = ({ log }: ActionResult): boolean => !log.includes('not extracted')
 
 describe('a version that is already installed', () => {
-  it('restarts, stops, provisions and notifies nothing, and says so in one line', async () => {
+  it('restarts, stops, provisions and notifies nothing, and says so in one line', { skip: ONLY_IN_CI }, async () => {
     await beginInstalled()
     stage.writePlan(planWithCheck('60s'))
     await assertTouchesNoVersion(stage.root, async () => {

@@ -22,6 +22,8 @@ import {
   writeFiles,
 } from '../harness/stage.ts'
 
+const ONLY_IN_CI = whyLeftToCi()
+
 const PRELOAD = join(import.meta.dirname, '../harness/jumping-date.mjs')
 
 async function stageWithPlugin(t: TestContext): Promise<Stage> {
@@ -52,7 +54,7 @@ for (const hours of sampled([1, -1], 1)) {
   }, () => {
     const env = { NODE_OPTIONS: `--import=${PRELOAD}`, JUMP_MS: String(hours * 3_600_000) }
 
-    it('deploys, and checks health for the full time', async t => {
+    it('deploys, and checks health for the full time', { skip: ONLY_IN_CI }, async t => {
       const stage = await stageWithPlugin(t)
       stage.writePlan(
         `${PLUGIN_PLAN}  - {id: ok, depends_on: [files], action: healthcheck, plugin: greeter, timeout: 60}\n`,
@@ -161,7 +163,7 @@ for (const [clock, hours] of sampled(Object.entries(CLOCKS), 1)) {
         assert.deepEqual(await rollBackOften(rollBackTo), ['2.0.0', '1.0.0', '3.0.0', '1.0.0'])
       })
 
-    it('rolls a project back to the version before, and is shown as it is', async t => {
+    it('rolls a project back to the version before, and is shown as it is', { skip: ONLY_IN_CI }, async t => {
       const stage = await openProjectStage()
       t.after(() => stage.close())
       for (const version of VERSIONS) {

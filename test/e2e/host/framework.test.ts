@@ -4,9 +4,11 @@ import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node
 import { join } from 'node:path'
 import { afterEach, describe, it } from 'node:test'
 import { type ActionResult, runAction } from '../../../local/runner.ts'
-import { sampled } from '../../extent.ts'
+import { sampled, whyLeftToCi } from '../../extent.ts'
 import { openProjectStage, PROJECT_PLAN, type ProjectStage, projectFiles } from '../harness/project-stage.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from '../harness/stage.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const LOADER = join(import.meta.dirname, '../harness/framework.py')
 const needsPython = spawnSync('python3', ['-c', 'import yaml']).status !== 0 && 'needs python3 with PyYAML'
@@ -149,7 +151,9 @@ describe('a host framework', { skip: needsPython }, () => {
     assertLoaded(stage, '1.0.0 red')
   })
 
-  it('gets new settings for a version that is already installed, and a dry run lists them', async () => {
+  it('gets new settings for a version that is already installed, and a dry run lists them', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const stage = await openHost()
     const yaml = 'envconfiguration: {inject: yes, env_file: etc/app/settings.env}\n'
     await deploy(stage, '1.0.0', yaml)
@@ -235,7 +239,9 @@ describe('a host framework', { skip: needsPython }, () => {
     assert.match((await stage.deploy()).log, /::notice.*add framework: \{version: "\.\.\."\} there/)
   })
 
-  it('loads the plugins of a project that require each other, each with its own settings', async () => {
+  it('loads the plugins of a project that require each other, each with its own settings', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const stage = await openProjectStage()
     open = stage
     const files = {

@@ -5,7 +5,7 @@ import { basename, join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { after, before, describe, it } from 'node:test'
 import fc from 'fast-check'
-import { byExtent } from '../../extent.ts'
+import { byExtent, whyLeftToCi } from '../../extent.ts'
 import { copyBuild } from '../harness/prepared-host.ts'
 import { onceInLog, signal } from '../harness/processes.ts'
 import { openProjectStage, projectFiles } from '../harness/project-stage.ts'
@@ -19,6 +19,8 @@ import {
   type Stage,
   writeFiles,
 } from '../harness/stage.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 /**
  * With `DEPLOYMENTS=5000`, the test does 5,000 runs. After every 500 runs, it prints the duration of a run and the
@@ -91,7 +93,9 @@ function countBelow(path: string, isDeep: boolean): number {
 }
 
 describe('a host after many deployments', () => {
-  it('contains no more of our files than those of its versions and of the reports that it keeps', async t => {
+  it('contains no more of our files than those of its versions and of the reports that it keeps', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const seed = process.env['RETENTION_SEED'] ?? randomUUID()
     t.diagnostic(`RETENTION_SEED=${seed}`)
     const random = randomFrom(seed)
@@ -158,7 +162,9 @@ const act = fc.oneof(
 type Act = typeof act extends fc.Arbitrary<infer Value> ? Value : never
 
 describe('what the host wrote', () => {
-  it('is still on the host after any sequence of deployments, rollbacks, failures and inputs', async () => {
+  it('is still on the host after any sequence of deployments, rollbacks, failures and inputs', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const seed = process.env['RETENTION_SEED']
     const check = fc.asyncProperty(fc.array(act, { minLength: 8, maxLength: 16 }), async acts => {
       const host = await openStage()

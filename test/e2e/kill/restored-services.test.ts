@@ -3,6 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../../local/runner.ts'
+import { whyLeftToCi } from '../../extent.ts'
 import { makeStandIns } from '../../install/services/stand-ins.ts'
 import { openSafeFolder, runRecover, writeSafeHostConfig } from '../harness/processes.ts'
 import { openProjectStage } from '../harness/project-stage.ts'
@@ -17,6 +18,8 @@ import {
   versionFiles,
   writeFiles,
 } from '../harness/stage.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const KILL = 'kill -9 $PPID; exit 1'
 
@@ -87,7 +90,7 @@ describe('a service that a recovery without a host config leaves to a later run'
     assert.deepEqual([stage.standIns.stateOf('greeter.service'), isPending(stage.root)], ['inactive', false])
   })
 
-  it('is the one that the plan had stopped, not the unit of the whole project', async () => {
+  it('is the one that the plan had stopped, not the unit of the whole project', { skip: ONLY_IN_CI }, async () => {
     stage = await openRunningHost()
     stage.standIns.add('make-db', KILL)
     stage.writePlan(planWith('action: stop, plugin: greeter', PROVISION, 'action: start, plugin: greeter'))
@@ -116,7 +119,7 @@ steps:
   let close = async (): Promise<void> => {}
   after(async () => await close())
 
-  it('never has that service restarted in place of the unit of the project', async () => {
+  it('never has that service restarted in place of the unit of the project', { skip: ONLY_IN_CI }, async () => {
     const project = await openProjectStage()
     const standIns = makeStandIns(join(project.root, 'plugins/sshd/main.py'))
     close = async () => {

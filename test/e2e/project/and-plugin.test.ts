@@ -96,7 +96,9 @@ describe('a plugin of the marketplace and a project on one host', () => {
     assert.deepEqual(listHost(market.root), before)
   })
 
-  it('recover each other: the project rolls back a killed plugin deployment, whose hub gets the report later', async t => {
+  it('recover each other: the project rolls back a killed plugin deployment, whose hub gets the report later', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     assertDeployed(await market.deploy())
     await market.publish('6.0.0', pluginFiles('6.0.0'))
     const old = listLive(market.root)

@@ -8,6 +8,7 @@ import { publishArchive } from '../../../hub/marketplace/publish.ts'
 import { publishProject } from '../../../hub/project/publish.ts'
 import type { ActionResult } from '../../../local/runner.ts'
 import { buildZip, file } from '../../archives/zip-builder.ts'
+import { whyLeftToCi } from '../../extent.ts'
 import { type GitServer, startGitServer, whyNoGitServer } from '../../sources/git-server.ts'
 import { Repository } from '../../sources/git-stage.ts'
 import { listHost } from '../harness/evidence.ts'
@@ -15,6 +16,8 @@ import { acceptedProjectReports, assertKeptSecret, installedRows } from '../harn
 import { openProjectStage, PROJECT_ID, type ProjectStage } from '../harness/project-stage.ts'
 import { SIGNING_SECRET, writeFiles } from '../harness/stage.ts'
 import { OFFERED_VERSION, projectTar, type SealedOffer, sealTar } from '../harness/untrusted-project-hub.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const TOKEN = 'a-token-for-the-git-server'
 
@@ -160,7 +163,9 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     assert.match(readFileSync(join(stage.root, 'plugins/mail/plugin.yaml'), 'utf8'), /4\.5\.6/)
   })
 
-  it('is refused before anything changes: without an input, with older bytes, or with another tree', async () => {
+  it('is refused before anything changes: without an input, with older bytes, or with another tree', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const before = listHost(stage.root)
     const refused = async (code: string, inputs: Record<string, string> = {}, message = /./): Promise<void> => {
       const { exitCode, outputs, log } = await deploy(inputs)
@@ -204,7 +209,9 @@ describe('a project with parts from a marketplace that binds each key to one slu
   })
   after(() => stage.close())
 
-  it('takes a key of its own for each slug, masks each, and knows a part by its content', async () => {
+  it('takes a key of its own for each slug, masks each, and knows a part by its content', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const keys: Record<string, string> = {}
     for (const slug of ['payments', 'ledger']) {
       const source = join(stage.folder, slug)
