@@ -133,9 +133,11 @@ describe('the lock of a host', () => {
   })
 })
 
+/** The run may be about to write the lock's file. */
 function isSuspended(root: string): boolean {
   const lock = join(root, '.hub-deploy/lock')
-  return existsSync(lock) && /^State:\tT/m.test(readFileSync(`/proc/${readHolder(root)}/status`, 'utf8'))
+  const isWritten = existsSync(lock) && readFileSync(lock, 'utf8').endsWith('\n')
+  return isWritten && /^State:\tT/m.test(readFileSync(`/proc/${readHolder(root)}/status`, 'utf8'))
 }
 
 function whyNoContainers(): string | false {

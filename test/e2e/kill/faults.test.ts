@@ -11,8 +11,9 @@ const SEED = Number(process.env['FAULT_SEED'] ?? randomInt(1_000_000))
 /** One in this many successive calls fails once, and one in this many for ever. */
 const ONCE = byExtent({ sample: 150, ci: 1 })
 const FOR_EVER = byExtent({ sample: 300, ci: 50, full: 1 })
-/** The same for rollbacks with the most calls. They make most of them in the same code as the others. */
+/** The same for the scenes with the most calls. They make most of them in the same code as the others. */
 const ONCE_IN_LONG: Partial<Record<SceneName, number>> = {
+  'a project': byExtent({ sample: 150, ci: 2, full: 1 }),
   'a rollback': byExtent({ sample: 150, ci: 7, full: 1 }),
   'the recovery of a killed update': byExtent({ sample: 150, ci: 4, full: 1 }),
 }

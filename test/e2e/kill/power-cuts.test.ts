@@ -27,7 +27,7 @@ import { openGate } from '../harness/untrusted-hub.ts'
 
 const IS_FULL = byExtent({ sample: false, ci: true })
 /** The number of cuts for each recording. */
-const CUTS = Number(process.env['POWER_CUTS'] ?? (IS_FULL ? 7 : 1))
+const CUTS = Number(process.env['POWER_CUTS'] ?? (IS_FULL ? 4 : 1))
 const SEED = Number(process.env['POWER_SEED'] ?? randomInt(1_000_000))
 const DEPLOYMENTS: readonly Deployment[] = [
   'first install',
